@@ -35,7 +35,7 @@ COARSE_ROWS, COARSE_BANDS = 5, 4
 EVAL_FILE = Path(__file__).with_name("leakage_hashes.npz")
 TRAIN_FILE = Path(__file__).with_name("train_hashes.npz")
 CONVERSATIONS = tuple(Path(__file__).parent / "data" / f"{name}.jsonl" for name in ("conversations", "chats"))
-PIECES = tuple(CONVERSATIONS[0].with_name(f"{name}.jsonl") for name in ("asks", "material", "around"))
+PIECES = tuple(CONVERSATIONS[0].with_name(f"{name}.jsonl") for name in ("asks", "material", "pasted"))
 UNDERSTANDING = Path(__file__).parents[1] / "benchmarks" / "understanding" / "data"
 DEVELOPMENT = (
     "chats",
@@ -44,6 +44,7 @@ DEVELOPMENT = (
     "second",
     "third",
     "fourth",
+    "fifth",
     "wishes",
     "real_wishes",
     "hints",
@@ -181,8 +182,12 @@ def fitted_conversations() -> list[str]:
 
 
 def fitted_asks() -> list[str]:
-    """Return the requests, the material and the talk that the reading of long messages is fitted on."""
-    return [case.get("ask", case.get("text", "")) for file in PIECES for case in _cases(file)]
+    """Return the requests, the material and the messages that the reading of long messages is fitted on."""
+    cases = [case for file in PIECES for case in _cases(file)]
+    asked = [
+        ask for case in cases for ask in ([case["ask"]] if isinstance(case.get("ask"), str) else case.get("ask", []))
+    ]
+    return [*asked, *(case["text"] for case in cases if "text" in case)]
 
 
 def repeated(fitted: Iterable[str], measured: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Four sets of chats and pastes over the demo catalog and real servers, three of them in two parts.
+"""Five sets of chats and pastes over the demo catalog and real servers, three of them in two parts.
 
 Mistakes were looked for in the development parts. Of the held-out parts only the figures were read.
 """
@@ -21,6 +21,7 @@ PARTS = {
     ("third", "dev"): "third set, development half",
     ("third", "held"): "third set, held-out half",
     ("fourth", "held"): "fourth set, held out",
+    ("fifth", "held"): "fifth set, held out",
 }
 
 

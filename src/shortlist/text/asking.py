@@ -1,11 +1,13 @@
-"""Which sentences of a long message ask for something, by a small model fitted on pasted material and requests.
+"""Which sentences of a long message ask for something, by a small model fitted on messages with pasted text.
 
-The model is a chain of two states, beside the request and in it, over the sentences and lines of a message. What is
-known of a sentence (its words, its shape, where it stands, what is around it) are features, hashed into one array of
-weights. `training.fit_asks` fits them.
+What is known of a sentence (its words, its shape, where it stands, how it differs from the rest of the message) are
+features, hashed into one table. They say how much a sentence looks like a request by itself; a layer above them also
+knows its neighbours and the message as a whole, so that the best sentence wins against others that would do elsewhere.
+`training.fit_asks` fits both.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
@@ -28,8 +30,8 @@ from shortlist.text.phrasing import (
     starts_like_a_request,
 )
 
-BUCKETS = 1 << 16
-"""The weights: 10,600 of them are not zero, and words that were not fitted on have none."""
+BUCKETS = 1 << 15
+"""The rows of the table; words that were not fitted on have none."""
 MOST_LINES, MOST_SENTENCES = 400, 300
 """The lines, and the sentences, that are read of each end."""
 MOST_WORDS = 24
@@ -38,6 +40,10 @@ EDGE = 4
 """Sentences at each end of a paragraph that are read in other languages too: a request stands there."""
 SENTENCE_CHARS = 250
 """A longer sentence is read by its beginning."""
+NEAR_BEST, MAY_ASK = 4.0, -2.5
+"""How close to the best score another sentence must come where the rules do not agree, and the least that the best
+must have."""
+SHARPNESS = 3.0
 OWN_SHAPES = 5
 """The first of a sentence's own features, which also count by its place and for its neighbours."""
 
@@ -85,26 +91,72 @@ def sentences_of(text: str) -> list[Piece]:
     return found if len(found) <= 2 * MOST_SENTENCES else [*found[:MOST_SENTENCES], *found[-MOST_SENTENCES:]]
 
 
-def asking(sentences: Sequence[Piece], guess: str) -> list[Piece]:
-    """Return the sentences that ask; `guess` is what the rules take for the request."""
-    weights, steps, words = _model()
-    known = (
-        [each for each in found if not is_word(each) or _hash(each) in words] for found in features_of(sentences, guess)
-    )
-    scores = np.array([weights[hashed(features)].sum() for features in known])
-    found = [each for each, asks in zip(sentences, best_path(scores, steps), strict=True) if asks]
+def asking(sentences: Sequence[Piece], guess: str, model: "Model | None" = None) -> list[Piece]:
+    """Return the sentences that ask, and those that come close to the one that does most; none where none may.
+
+    `guess` is what the rules take for the request.
+    """
+    if not sentences:
+        return []
+    scores = _scores(sentences, guess, model or shipped_model())
+    best = float(scores.max())
+    if best < MAY_ASK:
+        return []
+    guessed = [each.text in guess for each in sentences]
+    near = min(best - NEAR_BEST, 0.0)
+    is_sure = any(score >= min(best, 0.0) for score, by_rules in zip(scores, guessed, strict=True) if by_rules)
+    least = max(best - NEAR_BEST, min(best, 0.0)) if is_sure else near
+    steps = [by_rules and starts_like_a_request(each.text) for each, by_rules in zip(sentences, guessed, strict=True)]
+    steps[1:-1] = [False] * len(steps[1:-1])  # "Translate this:", above, and "then mail it to Bob", below
+    bounds = (near if by_rules else least for by_rules in guessed)
+    asks = (step or score >= bound for step, score, bound in zip(steps, scores, bounds, strict=True))
+    found = [each for each, is_asked in zip(sentences, asks, strict=True) if is_asked]
     return [each for each in found if not asks_nothing(each.text)]
+
+
+def _scores(sentences: Sequence[Piece], guess: str, model: "Model") -> NDArray[np.float32]:
+    """Return how much each sentence looks like a request: the logarithm of its odds."""
+    known = [
+        hashed(each for each in found if not is_word(each) or _hash(each) in model.words)
+        for found in features_of(sentences, guess)
+    ]
+    alone = np.array([model.weights[ids].sum() for ids in known], np.float32)
+    shapes = np.tanh(SHARPNESS * np.array([model.shapes[ids].mean(axis=0) for ids in known], np.float32))
+    return alone + model.beside(around(alone, shapes))
+
+
+def around(alone: NDArray[np.float32], shapes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return what the layer above sees of each sentence: itself, its neighbours and the whole message."""
+    count = len(alone)
+    nothing, unlikely = np.zeros((1, shapes.shape[1]), np.float32), np.full(1, -1.0, np.float32)
+    likely = np.tanh(alone / 3)
+    return np.column_stack(
+        [
+            shapes,
+            np.concatenate([nothing, shapes[:-1]]),
+            np.concatenate([shapes[1:], nothing]),
+            np.repeat(shapes.mean(axis=0, keepdims=True), count, axis=0),
+            likely,
+            np.concatenate([unlikely, likely[:-1]]),
+            np.concatenate([likely[1:], unlikely]),
+            np.tanh((alone - alone.max()) / 3),
+            np.full(count, (1 / (1 + np.exp(-alone))).mean()),
+            np.exp(-np.arange(count) / 3),
+            np.full(count, 1 / count),
+        ]
+    ).astype(np.float32)
 
 
 def features_of(sentences: Sequence[Piece], guess: str) -> Iterator[list[str]]:
     """Yield what is known of each sentence."""
+    guessed = [each.text in guess for each in sentences]
+    guesses = min(sum(guessed), 3)
+    against = _against(sentences)
     own = [_own(each) for each in sentences]
     scores = [_score(each) for each in sentences]
     best = max(scores, default=0.0)
     last = sentences[-1].paragraph if sentences else 0
     shape = _shape(sentences)
-    guessed = [each.text in guess for each in sentences]
-    guesses = min(sum(guessed), 3)
     for at, each in enumerate(sentences):
         place = _place(each, at, len(sentences), last)
         score = f"{min(scores[at], 5.0):.1f}"
@@ -136,7 +188,49 @@ def features_of(sentences: Sequence[Piece], guess: str) -> Iterator[list[str]]:
         ]
         around = [f"before:{feature}" for feature in before[:OWN_SHAPES]] or ["before:none"]
         beyond = [f"after:{feature}" for feature in after[:OWN_SHAPES]] or ["after:none"]
-        yield [*about, *own[at], *around, *beyond, *_words(each)]
+        yield [*about, *own[at], *around, *beyond, *against[at], *_words(each)]
+
+
+def _against(sentences: Sequence[Piece]) -> list[list[str]]:
+    """Return how each sentence differs from the rest: typed in lower case beside prose, or in another language."""
+    lengths = [len(each.text) for each in sentences]
+    total = sum(lengths) or 1
+    foreign = [bool(glossed(each.text)) if _is_near_an_end(each) else None for each in sentences]
+    plain = [sum(char < "\x80" for char in each.text) / len(each.text) for each in sentences]
+
+    def quarter(shares: Iterable[float]) -> int:
+        """Return in which quarter the part of the message lies that has something."""
+        share = sum(share * length for share, length in zip(shares, lengths, strict=True)) / total
+        return int(4 * min(share, 0.999))
+
+    lower, upper = (quarter(test(each.text[0]) for each in sentences) for test in (str.islower, str.isupper))
+    ended = quarter(each.text[-1] in ".!?" for each in sentences)
+    pasted, abroad = quarter(bool(each.kind) for each in sentences), quarter(bool(each) for each in foreign)
+    ascii_ = quarter(plain)
+    sizes = Counter(each.paragraph for each in sentences)
+    marked = Counter(each.paragraph for each in sentences if each.kind)
+    found = []
+    for at, each in enumerate(sentences):
+        begins = "a" if each.text[0].islower() else "A" if each.text[0].isupper() else "0"
+        ends = each.text[-1] if each.text[-1] in ".!?:" else "a"
+        inside = int(4 * min(marked[each.paragraph] / sizes[each.paragraph], 0.999))
+        below = len(sizes) - 1 - each.paragraph
+        found.append(
+            [
+                f"against:begins:{begins}:{lower}:{upper}",
+                f"against:ends:{ends}:{ended}",
+                f"against:both:{begins}:{ends}:{lower}:{ended}",
+                f"against:kind:{each.kind}:{pasted}",
+                f"against:foreign:{foreign[at]}:{abroad}",
+                f"against:letters:{int(4 * min(plain[at], 0.999))}:{ascii_}",
+                f"against:first:{min(at, 3)}",
+                f"against:last:{min(len(sentences) - 1 - at, 3)}",
+                f"against:inside:{inside}:{min(sizes[each.paragraph], 5)}:{bool(each.kind)}",
+                f"against:place:{min(len(sizes), 5)}:{min(each.paragraph, 2)}:{min(below, 2)}",
+                f"against:share:{int(4 * min(lengths[at] / total, 0.999))}",
+            ]
+        )
+    return found
 
 
 def _own(each: Piece) -> list[str]:
@@ -215,24 +309,34 @@ def _hash(feature: str) -> int:
     return crc32(feature.encode("utf-8", "surrogatepass"))
 
 
+class Model(NamedTuple):
+    """The table of features, and the layer above it."""
+
+    weights: NDArray[np.float32]
+    """How much each feature speaks for a request."""
+    shapes: NDArray[np.float32]
+    """What else each feature says, in a few numbers that only the layer above reads."""
+    hidden: tuple[NDArray[np.float32], NDArray[np.float32]]
+    last: NDArray[np.float32]
+    words: frozenset[int]
+    """The hashes of words that count."""
+
+    def beside(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return what the layer above adds to the score of each sentence."""
+        factors, offsets = self.hidden
+        inner: NDArray[np.float32] = np.maximum(seen @ factors + offsets, 0)
+        added: NDArray[np.float32] = inner @ self.last[:-1] + self.last[-1]
+        return added
+
+    @classmethod
+    def read(cls, file: Path) -> "Model":
+        with np.load(file) as held:
+            rows = np.zeros((BUCKETS, held["table"].shape[1]), np.float32)
+            rows[held["rows"]] = held["table"] * held["scales"]
+            words = frozenset(held["words"].tolist())
+            return cls(rows[:, 0], rows[:, 1:], (held["factors"], held["offsets"]), held["last"], words)
+
+
 @cache
-def _model() -> tuple[NDArray[np.float32], NDArray[np.float32], frozenset[int]]:
-    """Load the weights of features, those of each step between the states, and the hashes of words that count."""
-    with np.load(_WEIGHTS) as held:
-        weights = held["weights"].astype(np.float32) * held["scale"]
-        return weights, held["steps"], frozenset(held["words"].tolist())
-
-
-def best_path(scores: NDArray[np.float32], steps: NDArray[np.float32]) -> list[bool]:
-    """Return the states of the most probable path; a sentence in the request adds its score."""
-    best = np.zeros(2)
-    came: list[NDArray[np.int64]] = []
-    for at, score in enumerate(scores):
-        paths = best[:, None] + (steps if at else np.zeros((2, 2)))
-        came.append(paths.argmax(axis=0))
-        best = paths.max(axis=0) + np.array([0.0, score])
-    state, found = int(best.argmax()), []
-    for before in reversed(came):
-        found.append(bool(state))
-        state = int(before[state])
-    return found[::-1]
+def shipped_model() -> Model:
+    return Model.read(_WEIGHTS)

@@ -55,6 +55,8 @@ TITLE, MANY_ITEMS = 80, 3
 """The length of a line that may be a heading, and the items of a list that make a text a document."""
 MOSTLY = 0.4
 """A message with a smaller share of pasted text is a request at length, and is searched whole."""
+MANY_RUNS = 3
+"""Prose that asks in so many places is a request at length too."""
 NARRATIVE, NARRATIVE_RUN = 500, 250
 """This much prose that addresses no reader, in runs of at least this length, counts as pasted."""
 
@@ -126,22 +128,31 @@ def read_ask(text: str) -> Ask:
 
 @lru_cache(maxsize=64)
 def _read_long(text: str) -> Ask:
-    guess = by_rules(text)
-    if len(text) < LONG_TEXT or not guess.characters:
-        return guess
+    if len(text) < LONG_TEXT:
+        return by_rules(text)
+    if _is_list_of_wishes(text, blocks_of(text)):
+        return Ask(_both_ends(text))
     from shortlist.text.asking import asking, sentences_of  # noqa: PLC0415 (it needs numpy, which takes long to import)
 
-    said = guess.text if guess.is_clear else ""
     sentences = sentences_of(text)
-    found = asking(sentences, said)
-    guessed = [each for each in sentences if each.text in said]
-    last = sentences[-1:] if starts_like_a_request(sentences[-1].text) else []  # a second step: "Then mail it to Bob."
-    asked = [each for each in guessed if each in found or each in last]
-    words = "\n".join(each.text for each in asked or found)
-    if not words or _says_nothing(words) or (said and not guessed):
-        return guess
-    beside = "\n".join(each.text for each in sentences if each not in (asked or found))
-    return Ask(_both_ends(words), beside[:MAX_PASTE_CHARS], max(len(text) - len(words), len(beside)))
+    asked = asking(sentences, guess_of(text))
+    is_asked = [each in asked for each in sentences]
+    words, rest = (
+        "\n".join(each.text for each, asks in zip(sentences, is_asked, strict=True) if asks is part)
+        for part in (True, False)
+    )
+    pasted = sum(len(each.text) for each in sentences if each.kind or each.in_letter)
+    runs = sum(asks for asks, _ in groupby(is_asked))
+    is_own = pasted < MOSTLY * len(text) and (runs >= MANY_RUNS or _says_nothing(words))
+    if is_own or len(rest) < MOSTLY * len(text) or all(each.kind for each in asked):
+        return by_rules(text)
+    return Ask(_both_ends(words), rest[:MAX_PASTE_CHARS], max(len(text) - len(words), len(rest)))
+
+
+def guess_of(text: str) -> str:
+    """Return what the rules take for the request beside pasted text; empty where they find none."""
+    guess = by_rules(text)
+    return guess.text if guess.characters and guess.is_clear else ""
 
 
 def by_rules(text: str) -> Ask:
