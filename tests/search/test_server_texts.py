@@ -155,3 +155,14 @@ def test_copies_do_not_count_but_for_the_names_of_their_servers() -> None:
     own = OwnWords(replace(index, lexical=index.lexical.uncounted(mail)))
 
     assert [own.tools(term) for term in ("email", "mail", "event")] == [0, 2, 1]
+
+
+def test_the_titles_of_copies_make_no_word_frequent_that_other_tools_have() -> None:
+    """A word in the titles of many copies was more frequent than there are tools, and counted against those with it."""
+    copies = [Tool(id=f"x{n}/send", server=f"x{n}", name="send_email", description="Send an email.") for n in range(20)]
+    said = [Server(name=f"x{n}", title="Send email, open pull requests, zorbix") for n in range(20)]
+    index = Index.build(Catalog.of((*HONEST, *copies), said))
+    seen = index.lexical.uncounted(np.array([index.rows[copy.id] for copy in copies]))
+
+    assert [seen.frequency(term) for term in ("email", "pull", "event")] == [2, 1, 1]
+    assert 0 < seen.idf("zorbix") < seen.idf("email") < seen.idf("pull")

@@ -230,9 +230,12 @@ class ExactLexicalIndex:
         view.counted[rows] = False
         main = self._main.count
         parts = self._main.only(rows[rows < main]), self._late.only(rows[rows >= main] - main)
-        theirs = [part.terms[(part.fields & SERVER_BIT) == 0] for part in parts]  # a server's name is the user's word
-        uncounted = np.bincount(np.concatenate(theirs), minlength=len(self._frequency))
-        view._frequency = self._frequency - uncounted.astype(np.int32)
+        size = len(self._frequency)
+        terms, fields = (np.concatenate([getattr(part, name) for part in parts]) for name in ("terms", "fields"))
+        others = self._frequency - np.bincount(terms, minlength=size).astype(np.int32)
+        named = np.bincount(terms[fields & SERVER_BIT != 0], minlength=size)
+        only_named = np.minimum(named, view.live).astype(np.int32)  # a server's name is the user's word: it stays known
+        view._frequency = np.where(others > 0, others, only_named)
         view._forget()
         return view
 
