@@ -510,3 +510,35 @@ def test_a_log_below_a_list_of_wishes_is_still_pasted() -> None:
     log = "\n".join(f"2026-03-01 10:00:{n:02} ERROR merge of pdf {n} failed" for n in range(60))
     asked = read_ask(f"could you:\n- create an issue for this\n\n{log}")
     assert asked.characters > 2_000
+
+
+TRIP = """I'm travelling to Lisbon with my two kids from 4 to 11 July and need some help to get it all sorted.
+
+First, look for direct flights that leave after ten in the morning. The small one gets sick on early flights.
+
+For the stay, I'd prefer a flat near a park with a kitchen and a washing machine. Our budget is 140 euros per night.
+
+Finally, make a list of things to do when it rains, and add the opening hours. Put it into a document and share it."""
+JOB = """Our checkout service needs a nightly job which compares the orders of the day with the payments in Stripe.
+
+The job should read the orders from Postgres. Every mismatch goes into a table with the order number and a short reason.
+
+If there are more than ten mismatches, post a message to #payments. Otherwise a mail in the morning is enough.
+
+Write it in Python, add tests, and open a pull request against main."""
+
+
+@pytest.mark.parametrize("text", [TRIP, JOB], ids=["trip", "job"])
+def test_a_request_in_several_paragraphs_is_searched_whole_although_its_last_one_asks_most(text: str) -> None:
+    assert read_ask(text).text == text
+    assert not read_ask(text).characters
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\n\n\n", "... !!!\n" * 60, "\0" * 500, "\ud800\n" * 300, "😀 " * 300, "-\n\n" * 300, "```\n" * 300, "> " * 400],
+)
+def test_a_message_of_marks_is_read_without_losing_all_of_it(text: str) -> None:
+    ask = read_ask(text)
+    assert bool(ask.text) == bool(text.strip())
+    assert len(ask.pasted) <= ask.characters <= len(text)

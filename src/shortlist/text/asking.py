@@ -43,9 +43,12 @@ SENTENCE_CHARS = 250
 NEAR_BEST, MAY_ASK = 4.0, -2.5
 """How close to the best score another sentence must come where the rules do not agree, and the least that the best
 must have."""
+ALL_REQUEST = 0.85
+"""A message of which so much is more likely asked than not, by its length, is a request from end to end."""
 SHARPNESS = 3.0
+"""How far the numbers that only the layer above reads are spread before they are squeezed between -1 and 1."""
 OWN_SHAPES = 5
-"""The first of a sentence's own features, which also count by its place and for its neighbours."""
+"""How many of a sentence's own features, the first ones, also count by its place and for its neighbours."""
 
 _WEIGHTS = Path(__file__).parent / "data" / "asks.npz"
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+|[^\w\s]")
@@ -94,6 +97,8 @@ def sentences_of(text: str) -> list[Piece]:
 def asking(sentences: Sequence[Piece], guess: str, model: "Model | None" = None) -> list[Piece]:
     """Return the sentences that ask, and those that come close to the one that does most; none where none may.
 
+    All of them where most do: the one that does most, often the last, is then only the clearest of many.
+
     `guess` is what the rules take for the request.
     """
     if not sentences:
@@ -102,6 +107,8 @@ def asking(sentences: Sequence[Piece], guess: str, model: "Model | None" = None)
     best = float(scores.max())
     if best < MAY_ASK:
         return []
+    if _likely_asked(sentences, scores) >= ALL_REQUEST:
+        return list(sentences)
     guessed = [each.text in guess for each in sentences]
     near = min(best - NEAR_BEST, 0.0)
     is_sure = any(score >= min(best, 0.0) for score, by_rules in zip(scores, guessed, strict=True) if by_rules)
@@ -112,6 +119,12 @@ def asking(sentences: Sequence[Piece], guess: str, model: "Model | None" = None)
     asks = (step or score >= bound for step, score, bound in zip(steps, scores, bounds, strict=True))
     found = [each for each, is_asked in zip(sentences, asks, strict=True) if is_asked]
     return [each for each in found if not asks_nothing(each.text)]
+
+
+def _likely_asked(sentences: Sequence[Piece], scores: NDArray[np.float32]) -> float:
+    """Return the share of a message that is more likely asked than not."""
+    lengths = np.array([len(each.text) for each in sentences])
+    return float(lengths[scores >= 0].sum() / lengths.sum())
 
 
 def _scores(sentences: Sequence[Piece], guess: str, model: "Model") -> NDArray[np.float32]:

@@ -2,9 +2,9 @@
 
 A message is read line by line. Lines that look like a log, code, a table, a mail or a quoted chat are pasted. Of the
 rest, each sentence is scored for how much it reads like a request, and the best ones, with the short paragraph around
-them, are a first guess. In a long message with pasted text a fitted model (`asking`) reads it again: what both take for
-the request is the ask, or what the model finds where they share nothing. All of it takes time in proportion to the
-length of the message.
+them, are a first guess. In a long message a fitted model (`asking`) decides, with the guess as one of its signs; what
+it takes for a request at length is searched whole, or left to the rules. All of it takes time in proportion to the
+length of the message, of which at most the two ends are read.
 """
 
 import re
@@ -57,6 +57,8 @@ MOSTLY = 0.4
 """A message with a smaller share of pasted text is a request at length, and is searched whole."""
 MANY_RUNS = 3
 """Prose that asks in so many places is a request at length too."""
+MANY_SENTENCES = 3
+"""With so many sentences that all ask, a message is one; of fewer, the rules may cut one at a colon."""
 NARRATIVE, NARRATIVE_RUN = 500, 250
 """This much prose that addresses no reader, in runs of at least this length, counts as pasted."""
 
@@ -134,8 +136,9 @@ def _read_long(text: str) -> Ask:
         return Ask(_both_ends(text))
     from shortlist.text.asking import asking, sentences_of  # noqa: PLC0415 (it needs numpy, which takes long to import)
 
+    guess = by_rules(text)
     sentences = sentences_of(text)
-    asked = asking(sentences, guess_of(text))
+    asked = asking(sentences, _said(guess))
     is_asked = [each in asked for each in sentences]
     words, rest = (
         "\n".join(each.text for each, asks in zip(sentences, is_asked, strict=True) if asks is part)
@@ -143,16 +146,35 @@ def _read_long(text: str) -> Ask:
     )
     pasted = sum(len(each.text) for each in sentences if each.kind or each.in_letter)
     runs = sum(asks for asks, _ in groupby(is_asked))
-    is_own = pasted < MOSTLY * len(text) and (runs >= MANY_RUNS or _says_nothing(words))
-    if is_own or len(rest) < MOSTLY * len(text) or all(each.kind for each in asked):
-        return by_rules(text)
+    is_own = pasted < MOSTLY * len(text)
+    if is_own and not rest and len(sentences) >= MANY_SENTENCES and not _is_foreign_to(text, _said(guess)):
+        return _whole(text)
+    is_at_length = is_own and (runs >= MANY_RUNS or _says_nothing(words))
+    if is_at_length or len(rest) < MOSTLY * len(text) or all(each.kind for each in asked):
+        return guess
     return Ask(_both_ends(words), rest[:MAX_PASTE_CHARS], max(len(text) - len(words), len(rest)))
 
 
 def guess_of(text: str) -> str:
     """Return what the rules take for the request beside pasted text; empty where they find none."""
-    guess = by_rules(text)
+    return _said(by_rules(text))
+
+
+def _said(guess: Ask) -> str:
     return guess.text if guess.characters and guess.is_clear else ""
+
+
+def _is_foreign_to(text: str, guess: str) -> bool:
+    """Return whether what the rules take for the request is of another language than both ends of the rest."""
+    if not glossed(guess):
+        return False
+    rest = text.replace(guess, " ").strip()
+    return not (glossed(rest[:LONG_TEXT]) or glossed(rest[-LONG_TEXT:]))
+
+
+def _whole(text: str) -> Ask:
+    """Return a request at length, which is searched from end to end."""
+    return Ask(_both_ends(text), asks=len(text) <= MAX_PASTE_CHARS or _asks_at_an_end(text))
 
 
 def by_rules(text: str) -> Ask:
@@ -166,7 +188,7 @@ def by_rules(text: str) -> Ask:
     if sum(len(block.text) for block in blocks if block.is_pasted or block.in_letter) < MOSTLY * len(text):
         blocks = _set_apart(text)
         if not blocks:
-            return Ask(_both_ends(text), asks=len(text) <= MAX_PASTE_CHARS or _asks_at_an_end(text))
+            return _whole(text)
     units = _asking(blocks)
     if not units:
         blocks = _set_apart(text)
