@@ -45,6 +45,7 @@ DEVELOPMENT = (
     "third",
     "fourth",
     "fifth",
+    "unseen",
     "wishes",
     "real_wishes",
     "hints",

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.measuring import publish
-from benchmarks.understanding import chats, further, hints, languages, pastes, real_servers, typos, wishes
+from benchmarks.understanding import chats, further, hints, languages, pastes, real_servers, typos, unseen, wishes
 from benchmarks.understanding.row import Row, Setup, as_data, table
 
 from shortlist import ToolFilter
@@ -20,6 +20,7 @@ PARTS: Mapping[str, Callable[[Setup], Sequence[Row]]] = {
     "pastes": pastes.rows,
     "chats": chats.rows,
     "further": further.rows,
+    "unseen": unseen.rows,
     "wishes": wishes.rows,
     "hints": hints.rows,
     "real-servers": real_servers.rows,

@@ -9,6 +9,7 @@ import pytest
 
 from shortlist import ToolFilter
 from shortlist.errors import ModelError
+from shortlist.evals.datasets import demo_catalog
 from shortlist.library import following
 from shortlist.library.following import (
     FEATURES,
@@ -63,6 +64,11 @@ def office() -> ToolFilter:
     return ToolFilter(OFFICE, embedding="small", vector_cache=None)
 
 
+@pytest.fixture(scope="module")
+def demo() -> ToolFilter:
+    return ToolFilter(demo_catalog(), embedding="small")
+
+
 def chat(asked: str, called: str, said: str, last: str) -> list[dict[str, Any]]:
     call = {"id": "1", "type": "function", "function": {"name": called, "arguments": "{}"}}
     return [
@@ -87,6 +93,15 @@ def test_a_step_said_by_an_idiom_finds_the_server_in_use(office: ToolFilter, las
 def test_a_plain_step_is_found_with_confidence(office: ToolFilter, last: str) -> None:
     found = office.filter(chat(*DRAFTED, last), limit=3)
     assert (found.tools[0].id, found.confidence.level) == ("mail/send_draft", "high")
+
+
+def test_a_last_message_that_is_sure_of_another_servers_tool_is_read_with_the_chat(demo: ToolFilter) -> None:
+    issues = ("show my issues", "gitlab/gitlab_list_issues", "One: #4, the app crashes at the start.")
+    alone, closed = demo.filter("close issue 4"), demo.filter(chat(*issues, "close issue 4"))
+    assert (alone.tools[0].id, alone.confidence.level) == ("pagerduty/resolve_incident", "high")
+    assert {tool.tool.server for tool in closed.tools[:2]} == {"gitlab"}
+    assert closed.confidence.level != "high"
+    assert demo.filter(chat(*issues, "add a comment to issue 4")).tools[0].id == "gitlab/gitlab_add_note"
 
 
 @pytest.mark.parametrize(

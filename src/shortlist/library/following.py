@@ -27,7 +27,7 @@ from shortlist.library.messages import Context
 from shortlist.models import Confidence, Hit, Level, Query, SearchResult, ToolId
 from shortlist.search.fitted import FOLDER
 from shortlist.search.fusion import HIGH, LOW, MEDIUM, MEDIUM_AT_MOST
-from shortlist.text.conversation import FEW_WORDS, SAID_CHARS
+from shortlist.text.conversation import SAID_CHARS
 from shortlist.text.languages.reading import glossed
 from shortlist.text.tokens import ACTIONS, split_identifier, terms, words
 
@@ -161,17 +161,13 @@ def chat_weights(*, whole: bool) -> ChatWeights:
 
 
 def follows_a_chat(context: Context, found: SearchResult) -> bool:
-    """Return whether the turns before may decide.
+    """Return whether the turns before may decide, however sure the last message is of a tool: "next page".
 
-    They do not if the last message has a paste or several wishes, finds its tool by itself, or corrects where to look:
-    "no, gitlab please".
+    They do not if the message has a paste or several wishes, or corrects where to look: "no, gitlab please".
     """
     if not (context.said or context.request) or context.pasted or found.wishes or found.query.diverse or not found.hits:
         return False
-    if found.query.relation == "corrects" and named_servers(context.message, [found.hits[0].tool.server]):
-        return False
-    level, is_new = found.confidence.level, found.query.relation == "new"
-    return level != "high" and not (is_new and level == "medium" and len(terms(context.message)) > FEW_WORDS)
+    return found.query.relation != "corrects" or not named_servers(context.message, [found.hits[0].tool.server])
 
 
 def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> SearchResult:
