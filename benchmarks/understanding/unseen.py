@@ -1,8 +1,9 @@
 """Chats over 171 servers that no chat was fitted on, by 12 writers whose chats are fitted on nowhere.
 
 Four writers were asked for everyday last turns ("close 315"), eight for indirect ones, where siblings of the right tool
-compete. Of these chats only the figures are read; others by the same writers showed that a last message which is sure
-of its tool must be read with the chat, too. The servers come from the benchmark catalogs.
+compete; both wrote changes of the topic to another server (`switch`). Of these chats only the figures are read. Others
+by the same writers showed which messages must be read with the chat although they are sure of a tool; the changes of
+the topic were among what that was chosen by. The servers come from the benchmark catalogs.
 """
 
 import json
@@ -17,7 +18,11 @@ from training.bench import data_folder, read_lines
 
 from shortlist import ToolFilter
 
-STYLES = ("everyday", "indirect")
+STYLES = {
+    "everyday": "everyday last turn that needs the turns before",
+    "indirect": "indirect last turn that needs the turns before",
+    "switch": "change of the topic",
+}
 
 
 def rows(setup: Setup) -> list[Row]:
@@ -30,7 +35,7 @@ def rows(setup: Setup) -> list[Row]:
 def _style(source: ToolFilter, style: str, cases: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     found = [_answer(source, case, messages(case["turns"])) for case in cases]
     plain = [_answer(source, case, case["plain"]) for case in cases]
-    name = f"{style} last turn that needs the turns before, unseen servers"
+    name = f"{STYLES[style]}, unseen servers"
     for first, row in zip((1, 5), hit_rows(name, found, 75, 92), strict=True):
         clean = percent([each.hit(first) for each in plain])
         yield Row(request=row.request, metric=row.metric, values=row.values, asked=row.asked, english=clean)

@@ -101,7 +101,39 @@ def test_a_last_message_that_is_sure_of_another_servers_tool_is_read_with_the_ch
     assert (alone.tools[0].id, alone.confidence.level) == ("pagerduty/resolve_incident", "high")
     assert {tool.tool.server for tool in closed.tools[:2]} == {"gitlab"}
     assert closed.confidence.level != "high"
-    assert demo.filter(chat(*issues, "add a comment to issue 4")).tools[0].id == "gitlab/gitlab_add_note"
+
+
+@pytest.mark.parametrize(
+    ("said", "tool"),
+    [
+        ("One, the checkout. Shall I post a message in the slack channel #ops?", "slack/slack_post_message"),
+        ("One, the checkout. Should I create a jira ticket for it?", "jira/createIssue"),
+    ],
+)
+@pytest.mark.parametrize("last", ["yes", "yes please, do that"])
+def test_an_accepted_offer_of_another_servers_tool_is_that_tool(
+    demo: ToolFilter, said: str, tool: str, last: str
+) -> None:
+    found = demo.filter(chat("any open incidents?", "pagerduty/list_incidents", said, last))
+    assert (found.tools[0].id, found.confidence.level) == (tool, "high")
+
+
+def test_a_request_of_its_own_stays_sure_in_a_chat(demo: ToolFilter) -> None:
+    asked = ("how is the weather in Rome", "weather/get_current_weather", "Sunny, 24 degrees.")
+    found = demo.filter(chat(*asked, "show me the logs of the docker container redis"))
+    assert (found.tools[0].id, found.confidence.level) == ("docker/container.logs", "high")
+
+
+def test_the_chat_does_not_make_a_tool_sure_that_the_message_did_not_find(demo: ToolFilter) -> None:
+    few = ToolFilter(
+        [demo.catalog.tools[tool].mcp() | {"name": tool} for tool in ("drive/searchFiles", "drive/uploadFile")]
+        + [demo.catalog.tools["s3/s3_put_object"].mcp() | {"name": "s3/s3_put_object"}],
+        embedding="small",
+    )
+    message = chat("where is the logo", "drive/searchFiles", "Found logo.png.", "upload the object")
+    alone, found = few.filter("upload the object"), few.filter(message)
+    assert alone.tools[0].id != found.tools[0].id
+    assert found.confidence.level != "high"
 
 
 @pytest.mark.parametrize(

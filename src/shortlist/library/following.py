@@ -26,8 +26,8 @@ from shortlist.library.choosing import CHAT_DEPTH, as_read, named_servers
 from shortlist.library.messages import Context
 from shortlist.models import Confidence, Hit, Level, Query, SearchResult, ToolId
 from shortlist.search.fitted import FOLDER
-from shortlist.search.fusion import HIGH, LOW, MEDIUM, MEDIUM_AT_MOST
-from shortlist.text.conversation import SAID_CHARS
+from shortlist.search.fusion import HIGH, LOW, MEDIUM, MEDIUM_AT_MOST, with_other_words
+from shortlist.text.conversation import FEW_WORDS, SAID_CHARS
 from shortlist.text.languages.reading import glossed
 from shortlist.text.tokens import ACTIONS, split_identifier, terms, words
 
@@ -161,18 +161,30 @@ def chat_weights(*, whole: bool) -> ChatWeights:
 
 
 def follows_a_chat(context: Context, found: SearchResult) -> bool:
-    """Return whether the turns before may decide, however sure the last message is of a tool: "next page".
+    """Return whether the turns before may decide.
 
-    They do not if the message has a paste or several wishes, or corrects where to look: "no, gitlab please".
+    They do not if the last message has a paste or several wishes, corrects where to look ("no, gitlab please"), or is a
+    clear request of its own: it says enough, names where to look, or accepts an offer. A few words that are sure of a
+    tool elsewhere are none: after a list of GitLab issues, "close issue 4" is not about incidents.
     """
     if not (context.said or context.request) or context.pasted or found.wishes or found.query.diverse or not found.hits:
         return False
-    return found.query.relation != "corrects" or not named_servers(context.message, [found.hits[0].tool.server])
+    relation, level, first = found.query.relation, found.confidence.level, found.hits[0].tool.server
+    is_named = bool(named_servers(context.message, [first]))
+    if relation == "corrects" and is_named:
+        return False
+    says_enough = relation == "new" and len(terms(context.message)) > FEW_WORDS
+    if level == "high":
+        is_near = first in found.query.recent_servers[:1]
+        return not (says_enough or is_named or is_near or relation == "accepts")
+    return level != "medium" or not says_enough
 
 
 def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> SearchResult:
     """Rank what all readings of a chat find; `found` is the answer to the reading by rules."""
     results = readings(found, context, search)
+    if found.confidence.level == "high" and WHOLE not in results:
+        return found  # without the vector of the chat, the other readings know less than the message
     evidence, weights = chat_evidence(results, context), chat_weights(whole=WHOLE in results)
     scores = weights.scores(evidence)
     order = sorted(range(len(scores)), key=lambda at: (-scores[at], evidence.ids[at]))[: found.query.limit]
@@ -183,10 +195,11 @@ def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> 
     hits = tuple(
         known[evidence.ids[at]]._replace(score=float(scores[at]), rank=rank) for rank, at in enumerate(order, 1)
     )
-    ranked = replace(found, hits=hits)
+    is_same = hits[0].tool.id == found.hits[0].tool.id
+    ranked = replace(found, hits=hits, confidence=found.confidence if is_same else with_other_words(found.confidence))
     if not terms(_in_english(context.message)):
         return ranked  # "?" may go on with the chat, but is no evidence for a tool
-    confidence = _confidence(scores, weights.there(evidence), found, is_same=hits[0].tool.id == found.hits[0].tool.id)
+    confidence = _confidence(scores, weights.there(evidence), ranked, is_same=is_same)
     return replace(ranked, confidence=as_read(confidence, ranked, context))
 
 
