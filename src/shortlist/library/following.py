@@ -161,27 +161,34 @@ def chat_weights(*, whole: bool) -> ChatWeights:
 
 
 def follows_a_chat(context: Context, found: SearchResult) -> bool:
-    """Return whether the turns before may decide.
+    """Return whether the turns before are to be read, too.
 
-    They do not if the last message has a paste or several wishes, corrects where to look ("no, gitlab please"), or is a
-    clear request of its own: it says enough, names where to look, or accepts an offer. A few words that are sure of a
-    tool elsewhere are none: after a list of GitLab issues, "close issue 4" is not about incidents.
+    They are not if the last message has a paste or several wishes, corrects where to look ("no, gitlab please"), says
+    enough to find a tool with medium confidence, or is sure of one and names its server, accepts an offer or stays with
+    the server called last.
     """
     if not (context.said or context.request) or context.pasted or found.wishes or found.query.diverse or not found.hits:
         return False
     relation, level, first = found.query.relation, found.confidence.level, found.hits[0].tool.server
     is_named = bool(named_servers(context.message, [first]))
-    if relation == "corrects" and is_named:
-        return False
-    says_enough = relation == "new" and len(terms(context.message)) > FEW_WORDS
     if level == "high":
-        is_near = first in found.query.recent_servers[:1]
-        return not (says_enough or is_named or is_near or relation == "accepts")
-    return level != "medium" or not says_enough
+        return not (is_named or relation == "accepts" or first in found.query.recent_servers[:1])
+    if level == "medium" and _says_enough(context, found):
+        return False
+    return relation != "corrects" or not is_named
+
+
+def _says_enough(context: Context, found: SearchResult) -> bool:
+    """Return whether the last message may be a request of its own, by its length."""
+    return found.query.relation == "new" and len(terms(context.message)) > FEW_WORDS
 
 
 def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> SearchResult:
-    """Rank what all readings of a chat find; `found` is the answer to the reading by rules."""
+    """Rank what all readings of a chat find; `found` is the answer to the reading by rules.
+
+    A message that says enough and is sure of its tool keeps it, and stays sure if the chat agrees. A few words that are
+    sure of a tool elsewhere may mean another: after a list of GitLab issues, "close issue 4" is not about incidents.
+    """
     results = readings(found, context, search)
     if found.confidence.level == "high" and WHOLE not in results:
         return found  # without the vector of the chat, the other readings know less than the message
@@ -196,7 +203,12 @@ def ranked_by_chat(found: SearchResult, context: Context, search: SearchAll) -> 
         known[evidence.ids[at]]._replace(score=float(scores[at]), rank=rank) for rank, at in enumerate(order, 1)
     )
     is_same = hits[0].tool.id == found.hits[0].tool.id
-    ranked = replace(found, hits=hits, confidence=found.confidence if is_same else with_other_words(found.confidence))
+    is_own = found.confidence.level == "high" and _says_enough(context, found)
+    if not is_same:
+        found = replace(found, confidence=with_other_words(found.confidence))
+    if is_own:
+        return found
+    ranked = replace(found, hits=hits)
     if not terms(_in_english(context.message)):
         return ranked  # "?" may go on with the chat, but is no evidence for a tool
     confidence = _confidence(scores, weights.there(evidence), ranked, is_same=is_same)
