@@ -164,15 +164,14 @@ def follows_a_chat(context: Context, found: SearchResult) -> bool:
     """Return whether the turns before are to be read, too.
 
     They are not if the last message has a paste or several wishes, corrects where to look ("no, gitlab please"), says
-    enough to find a tool with medium confidence, or is sure of one and names its server, accepts an offer or stays with
-    the server called last.
+    enough to find a tool with medium confidence, or is sure of one and names its server or accepts an offer.
     """
     if not (context.said or context.request) or context.pasted or found.wishes or found.query.diverse or not found.hits:
         return False
     relation, level, first = found.query.relation, found.confidence.level, found.hits[0].tool.server
     is_named = bool(named_servers(context.message, [first]))
     if level == "high":
-        return not (is_named or relation == "accepts" or first in found.query.recent_servers[:1])
+        return not (is_named or relation == "accepts")
     if level == "medium" and _says_enough(context, found):
         return False
     return relation != "corrects" or not is_named
