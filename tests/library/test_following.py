@@ -118,10 +118,18 @@ def test_an_accepted_offer_of_another_servers_tool_is_that_tool(
     assert (found.tools[0].id, found.confidence.level) == (tool, "high")
 
 
-def test_a_request_of_its_own_stays_sure_in_a_chat(demo: ToolFilter) -> None:
+@pytest.mark.parametrize(
+    ("last", "tool"),
+    [
+        ("show me the logs of the docker container redis", "docker/container.logs"),
+        ("please resize photo.jpg to 800 x 600 pixels", "image/resize-image"),
+    ],
+)
+def test_a_request_of_its_own_stays_sure_in_a_chat(demo: ToolFilter, last: str, tool: str) -> None:
     asked = ("how is the weather in Rome", "weather/get_current_weather", "Sunny, 24 degrees.")
-    found = demo.filter(chat(*asked, "show me the logs of the docker container redis"))
-    assert (found.tools[0].id, found.confidence.level) == ("docker/container.logs", "high")
+    found, why = demo.filter(chat(*asked, last)), demo.explain(chat(*asked, last))
+    assert (found.tools[0].id, found.confidence.level) == (why.tool, why.confidence.level) == (tool, "high")
+    assert not any("by the chat as a whole" in line for line in why.reading)
 
 
 def test_the_chat_does_not_make_a_tool_sure_that_the_message_did_not_find(demo: ToolFilter) -> None:

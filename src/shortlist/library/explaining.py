@@ -40,12 +40,13 @@ def explain_turn(
     taken = context.asked.taken if asked.relation != "new" else ""
     why = found.explanations[0]
     sure = by_chat.confidence if by_chat is not None else cautious(why.confidence, found.result, context)
-    is_lowered = by_chat is None and sure != why.confidence
+    is_ranked = by_chat is not None and by_chat.hits != found.result.hits
+    is_lowered = not is_ranked and sure != why.confidence
     why = replace(why, confidence=sure, taken=taken)
     reading = [asked_line(context.asked.text, context.pasted)] if context.is_chat or context.pasted else []
     if context.is_chat:
         reading += chat_lines(asked, taken)
-    if by_chat is not None:
+    if by_chat is not None and is_ranked:
         reading.append(_chat_line(why))
         hit = next((hit for hit in by_chat.hits if hit.tool.id == why.tool), None)
         why = replace(why, rank=hit.rank if hit else None, score=hit.score if hit else None)
