@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -88,3 +88,16 @@ def file_hashes(data: Path) -> dict[str, str]:
         for part in ("train", "catalogs", "eval")
         for path in sorted((data / part).glob("*/*.jsonl.gz"))
     }
+
+
+def chat_messages(turns: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """Write turns of the user (`u`) and the assistant (`a`), and calls of tools (`c`), as OpenAI's messages."""
+    return [message for number, turn in enumerate(turns) for message in _messages(number, *turn)]
+
+
+def _messages(number: int, role: str, text: str) -> list[dict[str, Any]]:
+    if role != "c":
+        return [{"role": "user" if role == "u" else "assistant", "content": text}]
+    call = {"id": f"call_{number}", "type": "function", "function": {"name": text, "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": call["id"], "content": "ok"}
+    return [{"role": "assistant", "content": "", "tool_calls": [call]}, result]

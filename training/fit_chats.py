@@ -51,7 +51,7 @@ from shortlist.library.following import (
 from shortlist.library.messages import read_context
 from shortlist.library.options import FilterOptions
 from shortlist.models import Query, SearchResult
-from training.bench import data_folder, read_lines
+from training.bench import chat_messages, data_folder, read_lines
 from training.chat_vectors import chat_key, read_chat_vectors
 
 DATA = Path(__file__).parent / "data"
@@ -181,16 +181,7 @@ def written(asked: Sequence[str]) -> Iterator[Chat]:
 
 
 def _chat(case: Mapping[str, Any], kind: str, turns: Sequence[Sequence[str]], gold: Iterable[str]) -> Chat:
-    messages = [message for number, turn in enumerate(turns) for message in _messages(number, *turn)]
-    return Chat(f"set {case['set']}", case["server"], kind, messages, frozenset(gold))
-
-
-def _messages(number: int, role: str, text: str) -> list[dict[str, Any]]:
-    if role != "c":
-        return [{"role": "user" if role == "u" else "assistant", "content": text}]
-    call = {"id": f"call_{number}", "type": "function", "function": {"name": text, "arguments": "{}"}}
-    result = {"role": "tool", "tool_call_id": call["id"], "content": "ok"}
-    return [{"role": "assistant", "content": "", "tool_calls": [call]}, result]
+    return Chat(f"set {case['set']}", case["server"], kind, chat_messages(turns), frozenset(gold))
 
 
 @cache

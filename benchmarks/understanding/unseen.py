@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.understanding.cases import Outcome, outcome, percent, read, wishes_of
 from benchmarks.understanding.chats import hit_rows
 from benchmarks.understanding.row import DATA, Row, Setup
-from training.bench import data_folder, read_lines
+from training.bench import chat_messages, data_folder, read_lines
 
 from shortlist import ToolFilter
 
@@ -33,7 +33,7 @@ def rows(setup: Setup) -> list[Row]:
 
 
 def _style(source: ToolFilter, style: str, cases: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
-    found = [_answer(source, case, messages(case["turns"])) for case in cases]
+    found = [_answer(source, case, chat_messages(case["turns"])) for case in cases]
     plain = [_answer(source, case, case["plain"]) for case in cases]
     name = f"{STYLES[style]}, unseen servers"
     for first, row in zip((1, 5), hit_rows(name, found, 75, 92), strict=True):
@@ -45,19 +45,6 @@ def _style(source: ToolFilter, style: str, cases: Sequence[Mapping[str, Any]]) -
 
 def _answer(source: ToolFilter, case: Mapping[str, Any], asked: Any) -> Outcome:
     return outcome(source.filter(asked, limit=10), wishes_of(dict(case)))
-
-
-def messages(turns: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """Write turns of the user (`u`) and the assistant (`a`), and calls (`c`), as OpenAI's messages."""
-    return [message for number, turn in enumerate(turns) for message in _messages(number, *turn)]
-
-
-def _messages(number: int, role: str, text: str) -> list[dict[str, Any]]:
-    if role != "c":
-        return [{"role": "user" if role == "u" else "assistant", "content": text}]
-    call = {"id": f"call_{number}", "type": "function", "function": {"name": text, "arguments": "{}"}}
-    result = {"role": "tool", "tool_call_id": call["id"], "content": "ok"}
-    return [{"role": "assistant", "content": "", "tool_calls": [call]}, result]
 
 
 def _servers() -> list[dict[str, Any]]:
