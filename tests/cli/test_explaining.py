@@ -8,8 +8,10 @@ from typing import TypeAlias
 
 import pytest
 
+from shortlist import ToolFilter
 from shortlist.cli import main
 from shortlist.demo import CATALOG
+from shortlist.evals.datasets import demo_catalog
 
 CHAT = json.dumps(
     [
@@ -42,6 +44,25 @@ def test_a_chat_is_explained_from_a_file(explain: Explain, tmp_path: Path, capsy
     assert printed.startswith("github/merge_pull_request: rank 1")
     assert "the request continues the chat" in printed
     assert "taken from the chat: 'the pull request 91'" in printed
+
+
+def test_a_chat_is_explained_as_a_filter_ranks_it(
+    explain: Explain, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "gitlab__gitlab_list_issues", "arguments": "{}"}}
+    chat = [
+        {"role": "user", "content": "show my issues"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "ok"},
+        {"role": "assistant", "content": "One: #4, the app crashes at the start."},
+        {"role": "user", "content": "close issue 4"},
+    ]
+    (tmp_path / "chat.json").write_text(json.dumps(chat))
+    found = ToolFilter(demo_catalog(), embedding="small").filter(chat)
+    assert main(["explain", "--chat", str(tmp_path / "chat.json"), "--embedder", "small"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{found.tools[0].id}: rank 1")
+    assert f"confidence: {found.confidence.level}" in printed
 
 
 def test_a_tool_is_explained_for_a_chat_from_stdin(explain: Explain, capsys: pytest.CaptureFixture[str]) -> None:

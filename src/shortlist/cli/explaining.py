@@ -12,8 +12,10 @@ from shortlist.cli.catalogs import find_catalog
 from shortlist.cli.finding import searcher_of
 from shortlist.cli.shown import shown_json
 from shortlist.errors import InvalidInput, ToolNotFound
+from shortlist.index.vectors import QueryVectors
 from shortlist.library.choosing import query_of
 from shortlist.library.explaining import explain_turn
+from shortlist.library.following import whole_reading
 from shortlist.library.messages import read_context
 from shortlist.library.options import FilterOptions
 from shortlist.library.reading import SourceReading
@@ -53,7 +55,10 @@ def _chat_explanation(searcher: Searcher, chat: list[Any], tool: ToolId | None) 
     """Explain a chat as `ToolFilter.filter` reads it."""
     options, view = FilterOptions(), View(SourceReading(searcher.catalog))
     context = read_context(chat, messages=options.context_messages, tokens=options.max_context_tokens)
-    return explain_turn(searcher, context, query_of(context, view, options, view.narrow(options)), tool)
+    asked = query_of(context, view, options, view.narrow(options))
+    reader = searcher.embedder.for_chats() if isinstance(searcher.embedder, QueryVectors) else None
+    whole = reader.embed_query(whole_reading(asked, context).text) if reader is not None else None
+    return explain_turn(searcher, context, asked, tool, whole)
 
 
 def _read_chat(path: str) -> list[Any]:
