@@ -1,12 +1,13 @@
 """Fit which sentences of a long message ask for something, on messages with pasted text.
 
-    python -m training.fit_asks [--copies 10] [--without LETTERS]
+    python -m training.fit_asks [--copies 10] [--without LETTERS | --unseen]
 
 `data/pasted.jsonl` holds messages that were written for this, with the words that ask (`ask`; all of them where it is
 missing) and a letter for each writer. Each is fitted on as it is and with its request exchanged for another one: of
 these messages, of `data/asks.jsonl` and `data/chats.jsonl`, and of the training requests of real tools in fifteen
 languages. With them come errands, which are requests from end to end, and pasted material without any
 (`data/material.jsonl`). `--without` leaves writers out and measures on their messages; nothing is saved then.
+`--unseen` measures the shipped model on `data/pasted_unseen.jsonl`: messages by eight writers that are new to it.
 """
 
 import argparse
@@ -108,6 +109,11 @@ class Example:
 def written(writers: str) -> list[Message]:
     """Read the messages of these writers."""
     return [_message(each) for each in _lines(PIECES / "pasted.jsonl") if each["writer"] in writers]
+
+
+def unseen() -> list[Message]:
+    """Read the messages that the shipped model was not fitted on."""
+    return [_message(each) for each in _lines(PIECES / "pasted_unseen.jsonl")]
 
 
 def _message(each: dict[str, Any]) -> Message:
@@ -380,8 +386,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--copies", type=int, default=10)
     parser.add_argument("--without", default="")
+    parser.add_argument(
+        "--unseen", action="store_true", help="measure the shipped model on messages that are new to it"
+    )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    if given.unseen:
+        measure(unseen(), Model.read(SHIPPED))
+        return
     everybody = {each["writer"] for each in _lines(PIECES / "pasted.jsonl")}
     messages = written("".join(everybody - set(given.without)))
     words = words_that_count(messages)
