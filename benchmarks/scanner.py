@@ -1,13 +1,14 @@
 """How many poisoned definitions are caught, and how many real tools are flagged, by Shortlist and by others.
 
-    python -m benchmarks.scanner                         # everything: 25,759 real tools, about 5 minutes on 2 cores
+    python -m benchmarks.scanner                         # 25,759 real tools, about 20 minutes on 2 cores
+    python -m benchmarks.scanner --trained               # and what the classifier was trained on, about as long again
     python -m benchmarks.scanner --real 2000             # a sample of the real tools
     python -m benchmarks.scanner --cisco .venv-cisco/bin/python
     python -m benchmarks.scanner --results --real 1000   # the `results` policy: payloads and real texts as results
 
-Malicious: the corpus and the written pairs of `training/poison`, on which the shipped classifier was trained, those of
-`training/poison/unseen`, on which it was not (but the weights of its scores were chosen with them in view), and the
-published one of MCPProxy (57 entries, never used for fitting). The first table has families and writers of
+Malicious: the written pairs of `training/poison/unseen`, on which the shipped classifier was not trained, the published
+set of MCPProxy (57 entries, never used for fitting), and with `--trained` the corpus and the written pairs of
+`training/poison`, on which it was. The first table has families and writers of
 `training/poison` as judged by classifiers that were trained without them, at the shipped thresholds, and by the checks
 that nothing is trained for (`training.poison.train` on a GPU, then `training.poison.calibrate`). Real tools:
 `eval/mcp_union`. Thresholds are chosen on other real tools, and were made stricter until the limits held on these too.
@@ -21,15 +22,19 @@ Cisco's rules (PyPI `cisco-ai-mcp-scanner`, YARA only) run in their own environm
 
 import argparse
 import base64
+import functools
 import gzip
 import json
 import math
+import multiprocessing
 import re
 import subprocess
+import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,8 +46,10 @@ from training.poison.written import UNSEEN as UNSEEN_WRITERS
 from training.poison.written import written
 
 from shortlist.cli.pinning import open_inspection, open_scanner
-from shortlist.trust.definitions import ToolDefinition, fields_of, surroundings
+from shortlist.trust.definitions import Neighbours, ToolDefinition, fields_of, surroundings
+from shortlist.trust.verdicts import DefinitionScanner
 
+AT_ONCE = 100
 HEADING = f"{'group':42} {'n':>6} {'flagged':>8} {'95 % interval':>15} {'dangerous':>10}"
 UNSEEN = "real, unseen"
 HONEST_UNSEEN = ("unseen honest, English", "unseen honest, other languages")
@@ -108,16 +115,36 @@ def _decoded(run: str) -> str:
 
 
 def shortlist(definitions: Sequence[ToolDefinition]) -> list[str]:
-    scanner, around = open_scanner(), surroundings(definitions)
-    scanner.scan(definitions[0])  # loads the classifier
-    started = time.process_time()
-    found: list[str] = [scanner.scan(definition, around[definition.server]).level for definition in definitions]
-    seconds = time.process_time() - started
+    around = surroundings(definitions)
+    work = [
+        [(each, around[each.server]) for each in definitions[start : start + AT_ONCE]]
+        for start in range(0, len(definitions), AT_ONCE)
+    ]
+    found, seconds = [], 0.0
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
+        for done, (levels, spent) in enumerate(processes.map(_scanned, work), 1):
+            found += levels
+            seconds += spent
+            print(f"\r{len(found):,} of {len(definitions):,}", end="" if done < len(work) else "\n", file=sys.stderr)
     print(
         f"\nscan time: {len(found):,} definitions in {seconds:.0f} s of CPU, {len(found) / seconds:.0f} a second",
         end="",
     )
     return found
+
+
+def _scanned(part: Sequence[tuple[ToolDefinition, Neighbours]]) -> tuple[list[str], float]:
+    """Return the levels of some definitions, and how much time of the CPU they took."""
+    scanner = _scanner()
+    started = time.process_time()
+    return [scanner.scan(definition, around).level for definition, around in part], time.process_time() - started
+
+
+@functools.cache
+def _scanner() -> DefinitionScanner:
+    scanner = open_scanner()
+    scanner.scan(ToolDefinition("a", "a", {"name": "add", "description": "Adds two numbers."}))  # loads the classifier
+    return scanner
 
 
 CISCO = """
@@ -150,17 +177,22 @@ def cisco(python: Path) -> Judge:
     return judge
 
 
-def malicious_and_benign() -> Iterable[Labelled]:
+def trained_on() -> Iterable[Labelled]:
     for example in corpus():
         yield Labelled(
             example.family, ToolDefinition(example.id, example.server, example.tool, example.server_instructions)
         )
     for each in written():
         yield Labelled(f"written {each.family if each.poisoned else 'honest'}", each.definition)
+
+
+def malicious_and_benign() -> Iterable[Labelled]:
     for each in written(UNSEEN_WRITERS):
         spoken = "English" if each.language == "en" else "other languages"
         group = f"writer {each.writer}" if each.poisoned else "honest"
         yield Labelled(f"unseen {group}, {spoken}", each.definition)
+        if each.poisoned:
+            yield Labelled(f"family {each.family}, unseen", each.definition)
     published = json.loads((data_folder() / "security" / "poisoning.json").read_text("utf-8"))["entries"]
     for entry in published:
         group = "published benign" if entry["label"] == "benign" else f"published {entry['category']}"
@@ -195,7 +227,9 @@ def report(name: str, labelled: Sequence[Labelled], verdicts: Sequence[str]) -> 
         groups[item.group].append(verdict)
         if item.group == UNSEEN:
             groups["real"].append(verdict)
-        elif item.group not in ("benign", "real", "published benign", "written honest", *HONEST_UNSEEN):
+        elif item.group not in ("benign", "real", "published benign", "written honest", *HONEST_UNSEEN) and (
+            not item.group.startswith("family")
+        ):
             group = next((name for name in ("published", "written", "unseen") if item.group.startswith(name)), "corpus")
             groups[f"ALL {group}"].append(verdict)
     for group, found in sorted(groups.items()):
@@ -230,6 +264,7 @@ def print_results(count: int | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--real", type=int, help="a sample of so many real tools (default: all 25,759)")
+    parser.add_argument("--trained", action="store_true", help="also what the classifier was trained on")
     parser.add_argument("--cisco", type=Path, help="the Python of an environment with cisco-ai-mcp-scanner")
     parser.add_argument("--results", action="store_true", help="measure the policy for results of calls instead")
     options = parser.parse_args()
@@ -237,7 +272,7 @@ def main() -> None:
         print_results(options.real)
         return
     print_held_out()
-    labelled = [*malicious_and_benign(), *real(options.real)]
+    labelled = [*(trained_on() if options.trained else ()), *malicious_and_benign(), *real(options.real)]
     definitions = [item.definition for item in labelled]
     judges: dict[str, Judge] = {
         "shortlist": shortlist,

@@ -46,7 +46,8 @@ from training.chat_texts import (
 from training.chat_vectors import write_chat_vectors
 from training.fit_chats import FOLDS, fold_of
 from training.poison.base import PARTS, small_weights
-from training.poison.network import EPSILON, WIDTH, Arrays, Layer
+from training.poison.network import Arrays, Layer
+from training.poison.shape import EPSILON, WIDTH
 
 SHIPPED = WEIGHTS / "small"
 SEPARATOR = 102

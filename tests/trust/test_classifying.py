@@ -363,7 +363,8 @@ def test_a_damaged_classifier_is_refused(tmp_path: Path) -> None:
         (tmp_path / "scanner").mkdir(exist_ok=True)
         (tmp_path / "scanner" / name).write_bytes((WEIGHTS / "scanner" / name).read_bytes())
     (tmp_path / "small").mkdir()
-    (tmp_path / "small" / "tokenizer.json").write_bytes((WEIGHTS / "small" / "tokenizer.json").read_bytes())
+    for name in ("tokenizer.json", "model.onnx"):
+        (tmp_path / "small" / name).write_bytes((WEIGHTS / "small" / name).read_bytes())
     assert PassageClassifier(tmp_path / "scanner").glance(["Adds two numbers and returns the sum."])
 
     (tmp_path / "scanner" / "model.onnx").write_bytes(b"\0" * 100)

@@ -1,6 +1,8 @@
-"""Write the trained passage classifier as an ONNX file with 4-bit matrices: token ids of a passage in, its logit out.
+"""Write the trained passage classifier as an ONNX file: word vectors of a passage in, its logit out.
 
 python -m training.poison.export --trained FOLDER --out src/shortlist/weights/scanner
+
+The word vectors are those of `small`: `model.json` says where its file has them.
 """
 
 import argparse
@@ -14,9 +16,11 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-HEADS, WIDTH, EPSILON = 12, 384, 1e-12
-BLOCK = 32
+from training.poison.base import four_bits
+from training.poison.shape import BLOCK, EPSILON, HEADS, WIDTH
+
 PIECES = 30_522
+SMALL = Path(__file__).parents[2] / "src" / "shortlist" / "weights" / "small" / "model.onnx"
 LARGEST_WEIGHT = 99.95
 """The percentile of the weights that int8 reaches to."""
 OPSET = 20
@@ -48,7 +52,8 @@ class Graph:
         weight = self.weights[f"{name}.weight"]
         outputs, inputs = weight.shape
         packed, scales = four_bits(weight)
-        parts = self.constant(f"{name}.four", packed), self.constant(f"{name}.scales", scales)
+        halves = self.constant(f"{name}.scales", scales)
+        parts = self.constant(f"{name}.four", packed), self.add("Cast", halves, to=TensorProto.FLOAT)
         product = self.add(
             "MatMulNBits",
             hidden,
@@ -75,27 +80,13 @@ class Graph:
         return self.normal(self.add("Add", hidden, self.linear(inner, f"{name}.down")), f"{name}.second")
 
 
-def four_bits(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Return a matrix as 4-bit numbers, two in a byte, and the scale of every block of 32 inputs."""
-    blocks = weight.reshape(weight.shape[0], -1, BLOCK)
-    widest = np.take_along_axis(blocks, np.abs(blocks).argmax(2)[..., None], 2)
-    scales = np.where(widest == 0, 1, widest / -8).astype(np.float32)
-    numbers = (np.clip(np.round(blocks / scales), -8, 7) + 8).astype(np.uint8)
-    packed = (numbers[..., 0::2] | numbers[..., 1::2] << np.uint8(4)).astype(np.uint8)
-    return packed, scales[..., 0]
-
-
 def model(weights: Weights) -> onnx.ModelProto:
-    """Return the classifier, its word vectors as int8 with one scale each."""
+    """Return the classifier of passages whose word vectors it is given."""
     graph = Graph(weights)
-    size = np.abs(weights["words.weight"]).max(1, keepdims=True).clip(1e-8) / 127
-    rows = graph.constant("words", np.round(weights["words.weight"] / size).astype(np.int8))
-    sizes = graph.constant("sizes", size.astype(np.float32))
+    turned = graph.add("MatMul", "vectors", graph.constant("turn", weights["words.turn.weight"].T))
+    words = graph.add("Add", turned, graph.constant("turn.bias", weights["words.turn.bias"]))
     first = graph.constant("first", np.array([0], np.int64))
-    known = graph.add("Gather", graph.constant("known", weights["places_of"].astype(np.int32)), "ids")
-    floats = graph.add("Cast", graph.add("Gather", rows, known), to=TensorProto.FLOAT)
-    words = graph.add("Mul", floats, graph.add("Gather", sizes, known))
-    length = graph.add("Shape", "ids", start=1, end=2)
+    length = graph.add("Shape", "vectors", start=1, end=2)
     places = graph.add("Slice", graph.constant("places", weights["places"]), first, length, first)
     hidden = graph.normal(graph.add("Add", words, places), "norm")
     for number in range(sum(name.endswith("qkv.weight") for name in weights)):
@@ -105,7 +96,7 @@ def model(weights: Weights) -> onnx.ModelProto:
     pooled = graph.add("Concat", mean, highest, axis=1)
     summed = graph.add("MatMul", pooled, graph.constant("head", weights["head.weight"].T))
     graph.add("Add", summed, graph.constant("bias", weights["head.bias"]), outputs=("logit",))
-    inputs = [helper.make_tensor_value_info("ids", TensorProto.INT64, ["one", "length"])]
+    inputs = [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["one", "length", WIDTH])]
     outputs = [helper.make_tensor_value_info("logit", TensorProto.FLOAT, ["one", 1])]
     whole = helper.make_graph(graph.nodes, "passages", inputs, outputs, graph.constants)
     versions = [helper.make_opsetid("", OPSET), helper.make_opsetid(RUNTIME, 1)]
@@ -118,13 +109,21 @@ def int8_pairs(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
     return np.clip(np.round(weights / scale), -127, 127).astype(np.int8), scale
 
 
+def places_in_file(path: Path) -> dict[str, int]:
+    """Return where the bytes of the word vectors and of their scales start in the file of `small`."""
+    whole = path.read_bytes()
+    values = {value.name: numpy_helper.to_array(value) for value in onnx.load(path).graph.initializer}
+    found = {name: whole.index(np.ascontiguousarray(values[name]).tobytes()) for name in ("words", "scales")}
+    return {"words_at": found["words"], "scales_at": found["scales"]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trained", type=Path, required=True, help="the folder that `training.poison.train` wrote")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     raw = {name: value for path in options.trained.glob("classifier*.npz") for name, value in np.load(path).items()}
-    weights = {name: value if name == "places_of" else value.astype(np.float32) for name, value in raw.items()}
+    weights = {name: value.astype(np.float32) for name, value in raw.items()}
     options.out.mkdir(parents=True, exist_ok=True)
     target, pairs = options.out / "model.onnx", options.out / "pairs.npy"
     onnx.save(model(weights), target)
@@ -133,6 +132,8 @@ def main() -> None:
     card = {
         "digest": sha256(target.read_bytes()).hexdigest(),
         "pairs_digest": sha256(pairs.read_bytes()).hexdigest(),
+        "words_digest": sha256(SMALL.read_bytes()).hexdigest(),
+        **places_in_file(SMALL),
         "pieces": PIECES,
         "scale": round(scale, 8),
         "bias": round(float(weights["pairs_bias"][0]), 6),

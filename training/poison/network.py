@@ -1,4 +1,4 @@
-"""The passage classifier: a short transformer whose layers come from a pretrained encoder."""
+"""The passage classifier: a transformer whose layers come from a pretrained encoder, over the words of `small`."""
 
 import math
 from collections.abc import Mapping
@@ -7,19 +7,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-WIDTH, HEADS, INNER = 384, 12, 1536
-POSITIONS = 96
-BLOCK = 32
-EPSILON = 1e-12
+from training.poison.shape import BLOCK, EPSILON, HEADS, INNER, POSITIONS, WIDTH
+
 MASK_TOKEN = 103
 Arrays = Mapping[str, np.ndarray]
 
 
 def rounded(weight: Tensor) -> Tensor:
-    """Return a matrix as 4 bits hold it: blocks of 32 along the inputs, each with one scale."""
+    """Return a matrix as 4 bits hold it: blocks along the inputs, each with one scale."""
     blocks = weight.reshape(weight.shape[0], -1, BLOCK)
     widest = blocks.gather(2, blocks.abs().argmax(2, keepdim=True))
-    scale = widest / -8
+    scale = (widest / -8).half().to(weight.dtype)
     scale = torch.where(scale == 0, torch.ones_like(scale), scale)
     return ((blocks / scale).round().clamp(-8, 7) * scale).reshape(weight.shape)
 
@@ -62,12 +60,27 @@ class Layer(nn.Module):
         return found
 
 
+class Words(nn.Module):
+    """The word vectors of `small`, which stay, turned into those that the layers know."""
+
+    fixed: Tensor
+
+    def __init__(self, vectors: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("fixed", vectors, persistent=False)
+        self.turn = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        found: Tensor = self.turn(self.fixed[ids])
+        return found
+
+
 class Classifier(nn.Module):
     """Maps token ids to one logit: high where a passage tells the model more than how to use its tool."""
 
-    def __init__(self, vocabulary: int, layers: int, dropout: float = 0.1) -> None:
+    def __init__(self, words: Tensor, layers: int, dropout: float = 0.1) -> None:
         super().__init__()
-        self.words = nn.Embedding(vocabulary, WIDTH)
+        self.words = Words(words)
         self.places = nn.Parameter(torch.zeros(POSITIONS, WIDTH))
         self.norm = nn.LayerNorm(WIDTH, eps=EPSILON)
         self.layers = nn.ModuleList(Layer(dropout) for _ in range(layers))
@@ -100,14 +113,11 @@ class Classifier(nn.Module):
             return self.head(self.dropout(pooled))[:, 0], self.head_tags(self.dropout(hidden.float()))[..., 0]
 
 
-def from_encoder(arrays: Arrays, layers: int) -> Classifier:
-    """Return a classifier with the embeddings and the first layers of an encoder, whose words are those kept."""
-    model = Classifier(len(arrays["words"]), layers)
+def from_encoder(words: np.ndarray, arrays: Arrays) -> Classifier:
+    """Return a classifier with the layers of an encoder, and word vectors turned into those of that encoder."""
+    layers = sum(name.endswith("qkv.weight") for name in arrays)
+    model = Classifier(torch.from_numpy(words), layers)
     state = model.state_dict()
-    state["words.weight"] = torch.from_numpy(arrays["words"])
-    state["places"] = torch.from_numpy(arrays["places"][:POSITIONS].copy())
-    state |= {f"norm.{kind}": torch.from_numpy(arrays[f"norm.{kind}"].copy()) for kind in ("weight", "bias")}
-    for name in [name for name in state if name.startswith("layers.")]:
-        state[name] = torch.from_numpy(np.ascontiguousarray(arrays[name]))
-    model.load_state_dict(state)
+    taken = {name: torch.from_numpy(arrays[name].astype(np.float32)) for name in state if name in arrays}
+    model.load_state_dict({**state, **taken})
     return model

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tokenizers import Tokenizer
 import shortlist.weights
 from shortlist.catalog.readers import read_catalog
 from shortlist.demo import CATALOG
+from shortlist.index.embedders import MODEL_FILE
 from shortlist.index.passages import PassageClassifier, windows
 from shortlist.trust.characters import unmasked
 from shortlist.trust.definitions import (
@@ -37,17 +37,14 @@ from shortlist.trust.definitions import (
 )
 from shortlist.trust.reading import gloss_of
 from training.bench import data_folder
+from training.poison.base import deep_weights, packed, small_weights
 from training.poison.compose import composed, translated
 from training.poison.corpus import FOLDER, Example, corpus, filled, payloads
 from training.poison.fit import REAL, real_tools
 from training.poison.written import Written, written
 
-VOCABULARY, MOST_OF_BAD = 9_800, 8_800
-OFTEN = 3
-"""Word pieces that the classifier knows: those that come so often in what is labelled bad, and the commonest of all.
-
-Others are read as the nearest of these.
-"""
+LAYERS = 10
+"""Of twelve: the last two find nothing more, and take space."""
 PER_PAYLOAD, PER_WRITTEN, PER_RULE = 4, 6, 6
 COMPOSED = 12_000
 MIXED = 8_000
@@ -320,6 +317,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--written", type=Path)
+    parser.add_argument("--deep", type=Path, required=True, help="the ONNX file of gte-small, whose layers are trained")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     real, demo = list(real_tools(*REAL)), list(demo_tools())
@@ -348,15 +346,8 @@ def main() -> None:
     rows = cut(texts)
     groups = {name: [[n for text in row for n in rows.of(text)] for row in each] for name, each in groups.items()}
     tags = [(f, *tag) for f in maker.found for tag in tagged(rows, f)]
-    counts = Counter(token for row in rows.ids[:trained] for token in row)
-    in_bad = Counter(token for f, row, _, _ in tags if f.bad for token in rows.ids[row])
-    often = (token for token, count in in_bad.most_common(MOST_OF_BAD) if count >= OFTEN)
-    known = {0, 100, 101, 102, 103, *often}
-    common = (token for token, _ in counts.most_common() if token not in known)
-    kept = sorted(known | set(islice(common, VOCABULARY - len(known))))
     flat, lengths = ragged(rows.ids)
     arrays: dict[str, Any] = {
-        "kept": np.array(kept, np.int32),
         "ids": flat.astype(np.uint16),
         "lengths": lengths.astype(np.uint8),
         "real_fold": np.array(real_folds, np.int8),
@@ -376,12 +367,14 @@ def main() -> None:
         "written": [[w.writer, w.poisoned, w.family, w.voice, w.tone, w.language] for w in pairs],
     }
     (options.out / "names.json").write_text(json.dumps(names))
+    words = small_weights(TOKENIZER.with_name(MODEL_FILE))["words"]
+    layers: dict[str, Any] = packed(deep_weights(options.deep, words, LAYERS))
+    np.savez_compressed(options.out / "layers.npz", **layers)
     (options.out / "texts.json").write_text(json.dumps(texts, ensure_ascii=False))
-    covered = sum(counts[token] for token in kept) / counts.total()
     by_source = Counter((f.source, f.bad) for f in maker.found)
     print(
         f"{len(real)} + {len(demo)} tools, {len(texts)} texts, {trained} to train on, {by_source}; "
-        f"{len(counts)} word pieces seen, {covered:.4%} kept; {flat.size} tokens, mean {lengths.mean():.1f}; "
+        f"{flat.size} tokens, mean {lengths.mean():.1f}; "
         f"{(options.out / 'tables.npz').stat().st_size:,} bytes"
     )
 

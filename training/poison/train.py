@@ -1,7 +1,7 @@
 """Train the passage classifier on a GPU, and measure it on families, writers and servers left out of training.
 
-    python -m training.poison.prepare --out TABLES
-    python -m training.poison.train --tables TABLES --small src/shortlist/weights/small/model.onnx --out FOLDER
+    python -m training.poison.prepare --out TABLES --deep gte-small/onnx/model.onnx
+    python -m training.poison.train --fold NAME --tables TABLES --small SMALL/model.onnx --out FOLDER
 
 Each fold leaves out some families or writers, and the tools of a fifth of the servers; the scores of all texts by each
 fold are written to `FOLD.npz`, the final one's weights to `classifier0.npz` and `classifier1.npz`.
@@ -12,8 +12,8 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from training.poison.base import small_weights
+from training.poison.base import small_weights, unpacked
 from training.poison.folds import Fold, Glosses, folds, learned
 from training.poison.network import MASK_TOKEN, Classifier, Linear, from_encoder
 
 TOKENS_A_BATCH = 24_000
+LENGTHS = (16, 24, 32, 40, 48, 64, 80, 96)
+"""Texts are filled up to the next of these, so that a step is captured once for each and replayed."""
 AVERAGED_FROM = 0.4
 """The share of the steps after which the weights are averaged; their average is the final one."""
 LAST_RATE = 0.25
@@ -36,9 +38,9 @@ TAGGED = 0.5
 HARD_SHARE, HARD_TIMES = 0.03, 3
 EASY_SHARE = 0.4
 """The share of the other real texts that come in each epoch but the first."""
-LAYERS = 6
 FINE_EPOCHS = 2
 """How many epochs pass before the weights are rounded to 4 bits."""
+PARTS_OF_FILE = 3
 PIECES, PAIRS, PAIR_GAPS, FEWEST_PAIRS = 30_522, 1 << 17, (1, 2), 6
 PAIR_STEPS, PAIR_PENALTY = 120, 2e-7
 
@@ -62,10 +64,6 @@ class Recipe:
     close_times: int
 
 
-SEEDS = {18: Noise(), 5: Noise(), 7: Noise(), 9: Noise(masked=0.2, smoothing=0.05)}
-"""One model is trained with each; the average of their weights finds more at the same rate of real tools flagged."""
-
-
 @dataclass(frozen=True, slots=True)
 class Tables:
     """All texts as token ids on the device."""
@@ -73,51 +71,38 @@ class Tables:
     flat: Tensor
     starts: Tensor
     lengths: Tensor
-    mask_id: int
 
-    def batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        lengths = self.lengths[rows]
-        steps = torch.arange(int(lengths.max()), device=rows.device)
-        mask = steps < lengths[:, None]
+    def batch(self, rows: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        steps = torch.arange(length, device=rows.device)
+        mask = steps < self.lengths[rows][:, None]
         return self.flat[(self.starts[rows, None] + steps) * mask] * mask, mask
 
-    def noisy(self, rows: Tensor, masked: float) -> tuple[Tensor, Tensor]:
+    def noisy(self, rows: Tensor, length: int, masked: Tensor) -> tuple[Tensor, Tensor]:
         """Return a batch in which some tokens are masked, so that no single word decides."""
-        ids, mask = self.batch(rows)
+        ids, mask = self.batch(rows, length)
         hit = (torch.rand(ids.shape, device=ids.device) < masked) & mask
         hit[:, 0] = False
-        return torch.where(hit, self.mask_id, ids), mask
+        return torch.where(hit, MASK_TOKEN, ids), mask
 
-    def batches(self, rows: Tensor, shuffle: bool) -> Iterator[Tensor]:
-        """Yield rows of similar length together."""
-        noise = torch.rand(len(rows), device=rows.device) * (8 if shuffle else 0)
-        order = rows[torch.argsort(self.lengths[rows] + noise)]
-        sizes = self.lengths[order].cpu().numpy()
-        chunks, start, longest = [], 0, 0
-        for end, size in enumerate(sizes):
-            if max(longest, size) * (end + 1 - start) > TOKENS_A_BATCH * (1 if shuffle else 4):
-                chunks.append(order[start:end])
-                start, longest = end, 0
-            longest = max(longest, size)
-        chunks.append(order[start:])
-        for place in np.random.permutation(len(chunks)) if shuffle else range(len(chunks)):
-            yield chunks[place]
+    def batches(self, rows: Tensor, tokens: int = TOKENS_A_BATCH) -> list[tuple[int, Tensor]]:
+        """Return rows of similar length together, in any order, each batch of a length filled up to the same size."""
+        found = []
+        for shorter, length in pairwise((0, *LENGTHS)):
+            held = rows[(self.lengths[rows] > shorter) & (self.lengths[rows] <= length)]
+            if not len(held):
+                continue
+            size = tokens // length
+            missing = -len(held) % size
+            filled = torch.cat([held, held[torch.randint(len(held), (missing,), device=rows.device)]])
+            found += [(length, each) for each in filled[torch.randperm(len(filled), device=rows.device)].split(size)]
+        return [found[place] for place in np.random.permutation(len(found))]
 
 
-def read_tables(folder: Path, words: np.ndarray) -> tuple[Tables, dict[str, np.ndarray]]:
+def read_tables(folder: Path) -> tuple[Tables, dict[str, np.ndarray]]:
     raw = dict(np.load(folder / "tables.npz"))
-    kept = raw["kept"]
-    place = np.full(len(words), -1, np.int64)
-    place[kept] = np.arange(len(kept))
-    unit = words / np.linalg.norm(words, axis=1, keepdims=True).clip(1e-6)
-    others = np.flatnonzero(place < 0)
-    near = torch.from_numpy(unit[others]).cuda() @ torch.from_numpy(unit[kept]).cuda().T
-    place[others] = near.argmax(1).cpu().numpy()
-    raw["places"] = place.astype(np.uint16)
     lengths = raw["lengths"].astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    flat, begin, size = (torch.from_numpy(a).cuda() for a in (place[raw["ids"]], starts, lengths))
-    return Tables(flat, begin, size, int(place[MASK_TOKEN])), raw
+    return Tables(*(torch.from_numpy(a).cuda() for a in (raw["ids"].astype(np.int64), starts, lengths))), raw
 
 
 def schedule(step: int, steps: int) -> float:
@@ -127,27 +112,21 @@ def schedule(step: int, steps: int) -> float:
 
 def optimiser(model: Classifier, rate: float) -> torch.optim.AdamW:
     fresh = [p for name, p in model.named_parameters() if name.startswith("head")]
-    old = [p for name, p in model.named_parameters() if not name.startswith("head") and p.requires_grad]
-    groups = [{"params": old, "lr": rate, "base": rate}, {"params": fresh, "lr": 1e-3, "base": 1e-3}]
-    return torch.optim.AdamW(groups, weight_decay=0.01, fused=True)
-
-
-def stepped(model: Classifier, optimise: torch.optim.AdamW, loss: Tensor, step: int, steps: int) -> None:
-    for group in optimise.param_groups:
-        group["lr"] = group["base"] * schedule(step, steps)
-    optimise.zero_grad(set_to_none=True)
-    loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimise.step()
+    old = [p for name, p in model.named_parameters() if not name.startswith("head")]
+    groups = [
+        {"params": old, "lr": torch.tensor(rate, device="cuda"), "base": rate},
+        {"params": fresh, "lr": torch.tensor(1e-3, device="cuda"), "base": 1e-3},
+    ]
+    return torch.optim.AdamW(groups, weight_decay=0.01, fused=True, capturable=True)
 
 
 @torch.inference_mode()
 def scores(model: Classifier, tables: Tables, rows: Tensor) -> Tensor:
     model.eval()
     found = torch.full((len(tables.lengths),), math.nan, device=rows.device)
-    for chunk in tables.batches(rows, shuffle=False):
+    for length, chunk in tables.batches(rows, 8 * TOKENS_A_BATCH):
         with torch.autocast("cuda", torch.bfloat16):
-            found[chunk] = model(*tables.batch(chunk))[0]
+            found[chunk] = model(*tables.batch(chunk, length))[0]
     return found
 
 
@@ -183,7 +162,7 @@ def rounds_weights(model: Classifier, coarse: bool) -> None:
 def loss_of(model: Classifier, batch: tuple[Tensor, Tensor], labels: Tensor, tags: Tensor) -> Tensor:
     """Return the loss of finding passages, and the poisoned tokens in those where they are known."""
     ids, mask = batch
-    with torch.autocast("cuda", torch.bfloat16):
+    with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
         logits, tokens = model(ids, mask)
     start, end = tags.T
     steps = torch.arange(ids.shape[1], device=ids.device)
@@ -195,32 +174,82 @@ def loss_of(model: Classifier, batch: tuple[Tensor, Tensor], labels: Tensor, tag
     return passages + TAGGED * by_text.mean()
 
 
-def trained(tables: Tables, model: Classifier, lesson: Lesson, recipe: Recipe, noise: Noise) -> Classifier:
+class Steps:
+    """Training steps as CUDA graphs: launching thousands of small kernels takes ten times as long as running them."""
+
+    def __init__(self, tables: Tables, model: Classifier, rate: float, tags: Tensor) -> None:
+        self.tables, self.model, self.tags = tables, model, tags
+        self.optimise = optimiser(model, rate)
+        self.masked = torch.zeros((), device="cuda")
+        self.labels = torch.zeros(len(tables.lengths), device="cuda")
+        self._graphs: dict[tuple[int, bool], tuple[Tensor, torch.cuda.CUDAGraph]] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def begin(self, state: dict[str, Tensor]) -> None:
+        """Start anew from a model's values."""
+        self.model.load_state_dict(state)
+        for moments in self.optimise.state.values():
+            for each in moments.values():
+                each.zero_()
+
+    def capture(self) -> None:
+        for coarse in (False, True):
+            rounds_weights(self.model, coarse)
+            for length in LENGTHS:
+                rows = torch.zeros(TOKENS_A_BATCH // length, dtype=torch.int64, device="cuda")
+                side = torch.cuda.Stream()
+                side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(side):
+                    for _ in range(2):
+                        self._step(rows, length)
+                torch.cuda.current_stream().wait_stream(side)
+                graph = torch.cuda.CUDAGraph()
+                self.optimise.zero_grad(set_to_none=True)
+                with torch.cuda.graph(graph, pool=self._pool):
+                    self._step(rows, length)
+                self._graphs[length, coarse] = rows, graph
+
+    def _step(self, rows: Tensor, length: int) -> None:
+        self.optimise.zero_grad(set_to_none=True)
+        batch = self.tables.noisy(rows, length, self.masked)
+        loss_of(self.model, batch, self.labels[rows], self.tags[rows]).backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimise.step()
+
+    def __call__(self, rows: Tensor, length: int, *, coarse: bool, share: float) -> None:
+        """Learn from a batch, with a share of the learning rate."""
+        for group in self.optimise.param_groups:
+            group["lr"].fill_(group["base"] * share)
+        place, graph = self._graphs[length, coarse]
+        place.copy_(rows)
+        graph.replay()
+
+
+def trained(steps: Steps, lesson: Lesson, recipe: Recipe, noise: Noise) -> dict[str, Tensor]:
     """Fine-tune on labels; after an epoch real texts that look worst come more often, and the others less."""
-    labels = torch.full((len(tables.lengths),), noise.smoothing, device="cuda")
-    labels[lesson.bad] = 1 - noise.smoothing
+    tables, model = steps.tables, steps.model
+    steps.masked.fill_(noise.masked)
+    steps.labels.fill_(noise.smoothing)
+    steps.labels[lesson.bad] = 1 - noise.smoothing
     average = AveragedModel(model)
     taught = torch.cat([lesson.bad, lesson.good, lesson.close.repeat(recipe.close_times - 1)])
-    sizes = [int(tables.lengths[rows].sum()) for rows in (taught, lesson.real)]
+    sizes = [len(tables.batches(rows)) for rows in (taught, lesson.real)]
     share = EASY_SHARE + HARD_SHARE * HARD_TIMES
-    steps = int(1.06 * (recipe.epochs * sizes[0] + (1 + (recipe.epochs - 1) * share) * sizes[1]) / TOKENS_A_BATCH)
-    optimise, step = optimiser(model, recipe.rate), 0
+    planned, step = int(recipe.epochs * sizes[0] + (1 + (recipe.epochs - 1) * share) * sizes[1]), 0
     real = lesson.real
     for epoch in range(recipe.epochs):
         model.train()
-        rounds_weights(model, epoch >= FINE_EPOCHS)
-        for rows in tables.batches(torch.cat([taught, real]), shuffle=True):
-            loss = loss_of(model, tables.noisy(rows, noise.masked), labels[rows], lesson.tags[rows])
-            stepped(model, optimise, loss, step, steps)
+        for length, rows in tables.batches(torch.cat([taught, real])):
+            steps(rows, length, coarse=epoch >= FINE_EPOCHS, share=schedule(step, planned))
             step += 1
-            if step > AVERAGED_FROM * steps and step % 4 == 0:
+            if step > AVERAGED_FROM * planned and step % 4 == 0:
                 average.update_parameters(model)
+        rounds_weights(model, epoch >= FINE_EPOCHS)
         order = scores(model, tables, lesson.real)[lesson.real].argsort(descending=True)
         worst, others = order[: int(HARD_SHARE * len(order))], order[int(HARD_SHARE * len(order)) :]
         others = others[torch.rand(len(others), device="cuda") < EASY_SHARE]
         real = torch.cat([lesson.real[worst].repeat(HARD_TIMES), lesson.real[others]])
-    model.load_state_dict(average.module.state_dict())
-    return model
+    return {name: value.clone() for name, value in average.module.state_dict().items()}
 
 
 class Pairs:
@@ -307,8 +336,9 @@ def report(fold: Fold, found: np.ndarray, raw: dict[str, np.ndarray], names: dic
     return "\n".join(lines)
 
 
-def _second_part(name: str) -> bool:
-    return name.startswith("layers.") and int(name.split(".")[1]) > 1
+def part_of(name: str) -> int:
+    """Return the number of the file that holds a weight: each holds four layers."""
+    return int(name.split(".")[1]) // 4 if name.startswith("layers.") else 0
 
 
 def main() -> None:
@@ -319,25 +349,26 @@ def main() -> None:
     parser.add_argument("--fold", required=True)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rate", type=float, default=1.3e-4)
-    parser.add_argument("--close", type=int, default=3)
+    parser.add_argument("--close", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=18)
     options = parser.parse_args()
     began = time.monotonic()
     torch.set_num_threads(2)
-    small = small_weights(options.small)
-    tables, raw = read_tables(options.tables, small["words"])
+    words = small_weights(options.small)["words"]
+    tables, raw = read_tables(options.tables)
     names = json.loads((options.tables / "names.json").read_text())
     (fold,) = (each for each in folds(names) if each.name == options.fold)
     lesson = lesson_of(fold, raw, names)
-    arrays = {**small, "words": small["words"][raw["kept"]]}
+    arrays = unpacked(dict(np.load(options.tables / "layers.npz")))
     everything = torch.arange(len(tables.lengths), device="cuda")
-    states, recipe = [], Recipe(options.epochs, options.rate, options.close)
-    for seed, noise in SEEDS.items():
-        torch.manual_seed(seed)
-        np.random.seed(seed)
-        start = from_encoder(arrays, LAYERS).cuda()
-        states.append(trained(tables, start, lesson, recipe, noise).state_dict())
-    model = from_encoder(arrays, LAYERS).cuda()
-    model.load_state_dict({name: torch.stack([each[name] for each in states]).mean(0) for name in states[0]})
+    recipe = Recipe(options.epochs, options.rate, options.close)
+    model = from_encoder(words, arrays).cuda().train()
+    steps = Steps(tables, model, recipe.rate, lesson.tags)
+    steps.capture()
+    torch.manual_seed(options.seed)
+    np.random.seed(options.seed)
+    steps.begin(from_encoder(words, arrays).state_dict())
+    model.load_state_dict(trained(steps, lesson, recipe, Noise()))
     rounds_weights(model, True)
     pairs = Pairs(raw)
     weights, bias = pairs.fitted(lesson)
@@ -350,9 +381,8 @@ def main() -> None:
     if fold.name == "final":
         state = {name: value.half().cpu().numpy() for name, value in model.state_dict().items()}
         state |= {"pairs": weights.half().cpu().numpy(), "pairs_bias": bias.cpu().numpy()}
-        state["places_of"] = raw["places"]
-        for number in range(2):
-            part = {name: value for name, value in state.items() if _second_part(name) == bool(number)}
+        for number in range(PARTS_OF_FILE):
+            part = {name: value for name, value in state.items() if part_of(name) == number}
             np.savez_compressed(options.out / f"classifier{number}.npz", **part)
     print(
         f"{fold.name}: {len(lesson.bad)} bad, {len(lesson.good)} good, {len(lesson.real)} real; "

@@ -51,7 +51,7 @@ def same_family() -> dict[str, str]:
     for line in (FOLDER.parent / "families.txt").read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
             family, _, names = line.partition(": ")
-            found |= dict.fromkeys(names.split(), family)
+            found |= dict.fromkeys((family, *names.split()), family)
     return found
 
 

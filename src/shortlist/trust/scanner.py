@@ -69,6 +69,8 @@ _HARMLESS = frozenset(_HARMLESS_WORDS.split())
 _COMMENT = re.compile(r"<!--(.{1,4000}?)(?:-->|$)", re.DOTALL)
 _SPOKEN = ("description", "title", "annotations.title", "server_instructions")
 _TOOL_NAME = re.compile(r"\b[a-z0-9]+(?:_[a-z0-9]+){1,5}\b|\b[a-z]+(?:[A-Z][a-z0-9]+)+\b")
+_LOCALES = re.compile(r"(?:[a-z]{2,3}[_-][A-Z][A-Za-z]{1,3}\b[\s,;|/]*)+")
+"""Codes of languages and countries side by side, as enums list them: the classifier never saw such texts."""
 _ORDER = re.compile(
     r"\b(?:whenever|every time|each time|before|after|instead|when|if you|must|always|never|do not|don't|replaces?|"
     r"supersedes?|deprecated|all calls|any call|calls? to|first|also|rather than|in place of|on behalf)\b",
@@ -224,7 +226,9 @@ class Scanner:
             passages.values(), self._glanced(classifier, tuple(passages)), strict=True
         ):
             quickest = max(quick for quick, _ in windows)
-            if not any(each.highest(quickest, MOST_WORDS) > each.suspicious for each in (head.english, head.foreign)):
+            if _LOCALES.fullmatch(passage.text) or not any(
+                each.highest(quickest, MOST_WORDS) > each.suspicious for each in (head.english, head.foreign)
+            ):
                 continue
             mixtures = _mixtures(passage.text, head)
             gloss = self._gloss(classifier, passage.text) if head.foreign in mixtures else ()
