@@ -162,6 +162,11 @@ def _listed(key: str, items: Sequence[str]) -> str:
     return "\n".join(items)
 
 
+def is_listed(path: str) -> bool:
+    """Return whether a field holds a list of values, such as those of an enum."""
+    return path.rpartition(".")[2] in _LISTED
+
+
 def _long_name(name: str, place: str) -> Iterator[TextField]:
     words = _NAME_PART.findall(name)
     if len(words) >= LONG_NAME_WORDS or not name.isascii():

@@ -74,6 +74,9 @@ PROSE_WORDS, PROSE_COMMON = 4, 2
 """So many words, and so many common ones among them, make a decoded text a sentence."""
 
 
+IN_LINES = "words in lines of their own"
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """A decoded text, and its position."""
@@ -277,7 +280,7 @@ def rewritten(text: str) -> Iterator[Decoded]:
     lines = bounded.split("\n")
     short = sum(0 < len(line.split()) <= MAX_LINE_WORDS for line in lines)
     if short >= MIN_LINES and 2 * short >= len(lines):
-        yield Decoded(" ".join(bounded.split()), *whole, "words in lines of their own")
+        yield Decoded(" ".join(bounded.split()), *whole, IN_LINES)
 
 
 def joined_letters(text: str) -> Iterator[Decoded]:

@@ -28,11 +28,13 @@ from shortlist.trust.definitions import (
     TextField,
     ToolDefinition,
     fields_of,
+    is_listed,
     passages_of,
     sentences_of,
     spoken_name,
+    spoken_names,
 )
-from shortlist.trust.encodings import COMMAND, decoded, is_prose, joined_letters, rewritten
+from shortlist.trust.encodings import COMMAND, IN_LINES, Decoded, decoded, is_prose, joined_letters, rewritten
 from shortlist.trust.features import patterns_in
 from shortlist.trust.head import LEAST_WORDS, MOST_WORDS, TOGETHER, Head, Mixture, shipped_head
 from shortlist.trust.patterns import PATTERNS
@@ -69,8 +71,6 @@ _HARMLESS = frozenset(_HARMLESS_WORDS.split())
 _COMMENT = re.compile(r"<!--(.{1,4000}?)(?:-->|$)", re.DOTALL)
 _SPOKEN = ("description", "title", "annotations.title", "server_instructions")
 _TOOL_NAME = re.compile(r"\b[a-z0-9]+(?:_[a-z0-9]+){1,5}\b|\b[a-z]+(?:[A-Z][a-z0-9]+)+\b")
-_LOCALES = re.compile(r"(?:[a-z]{2,3}[_-][A-Z][A-Za-z]{1,3}\b[\s,;|/]*)+")
-"""Codes of languages and countries side by side, as enums list them: the classifier never saw such texts."""
 _ORDER = re.compile(
     r"\b(?:whenever|every time|each time|before|after|instead|when|if you|must|always|never|do not|don't|replaces?|"
     r"supersedes?|deprecated|all calls|any call|calls? to|first|also|rather than|in place of|on behalf)\b",
@@ -172,7 +172,7 @@ class Scanner:
             if not _hides_nothing(field.text):
                 reasons += [*_odd_characters(field), *_comments(field)]
                 texts += [(field, text, span) for text, span in _uncovered(field, reasons)]
-                texts += [(field, unmasked(each.text), (each.start, each.end)) for each in rewritten(field.text)]
+                texts += [(field, unmasked(each.text), (each.start, each.end)) for each in _rewritten(field)]
         texts += _joined(fields)
         if self._classifier is None:
             reasons += _worst(self._by_words(texts, around), self._head)
@@ -226,9 +226,7 @@ class Scanner:
             passages.values(), self._glanced(classifier, tuple(passages)), strict=True
         ):
             quickest = max(quick for quick, _ in windows)
-            if _LOCALES.fullmatch(passage.text) or not any(
-                each.highest(quickest, MOST_WORDS) > each.suspicious for each in (head.english, head.foreign)
-            ):
+            if not any(each.highest(quickest, MOST_WORDS) > each.suspicious for each in (head.english, head.foreign)):
                 continue
             mixtures = _mixtures(passage.text, head)
             gloss = self._gloss(classifier, passage.text) if head.foreign in mixtures else ()
@@ -333,6 +331,14 @@ def _uncovered(field: TextField, reasons: list[Reason]) -> Iterator[tuple[str, t
             level: Severity = "dangerous" if COMMAND.search(text) or prose else "suspicious"
             reasons.append(Reason("encoded", field.path, (start, end), f"{how} decodes to {_excerpt(text)}", level))
         yield text, (start, end)
+
+
+def _rewritten(field: TextField) -> Iterator[Decoded]:
+    """Yield what a field says without what parts its words; values in a row are no sentence, as parameters are none."""
+    listed = is_listed(field.path) and field.text.isascii()
+    for found in rewritten(field.text):
+        if not (listed and found.how == IN_LINES) or spoken_names(found.text.split()):
+            yield found
 
 
 def _joined(fields: Sequence[TextField]) -> Iterator[ReadableText]:
