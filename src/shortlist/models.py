@@ -155,6 +155,8 @@ class Query:
     """What a model guessed about the tool (its server, category, tags): matches are lifted, nothing is hidden."""
     relation: Relation = "new"
     """How the request relates to the calls before it, which decides how much the recent servers and tools count."""
+    beside_paste: bool = False
+    """Whether it stood beside pasted text: it is then worded as loosely as in a chat, and read as chats are."""
     diverse: bool = False
     collapse: bool = False
     """Show near-duplicates of one tool on several servers as one family."""

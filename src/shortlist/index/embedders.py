@@ -130,8 +130,12 @@ class OnnxEmbedder:
         return self.card.dimensions
 
     def for_chats(self) -> "OnnxEmbedder | None":
-        """Return the same model as it reads whole chats; None where it was not trained for that."""
-        return OnnxEmbedder(self._folder, self.dimensions, for_chats=True) if self.card.chats else None
+        """Return the same model as it reads chats and loose words; None where it was not trained for that."""
+        if not self.card.chats:
+            return None
+        reader = OnnxEmbedder(self._folder, self.dimensions, for_chats=True)
+        reader.is_shared = self.is_shared
+        return reader
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Embed each text by itself, one on every core.

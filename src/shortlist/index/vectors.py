@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from shortlist.errors import ModelError
 from shortlist.index.embedders import Embedder, OnnxEmbedder, Progress, StaticEmbedder, Vectors
 from shortlist.index.ports import Among, Candidates, Mask, Rows
-from shortlist.models import Scores
+from shortlist.models import Query, Scores
 from shortlist.text.queries import MOST_CHARS
 
 LEVELS = np.array(127, np.float32)
@@ -230,6 +230,7 @@ class QueryVectors:
         self._known: OrderedDict[str, Vectors] = OrderedDict()
         self._pending: dict[str, Future[Vectors]] = {}
         self._failed: tuple[float, ModelError] | None = None
+        self._chats: QueryVectors | None = None
         self._reports = len(inspect.signature(embedder.embed_documents).parameters) > 1
 
     @property
@@ -246,9 +247,16 @@ class QueryVectors:
         return isinstance(self.embedder, OnnxEmbedder | StaticEmbedder)
 
     def for_chats(self) -> "QueryVectors | None":
-        """Return the same for whole chats; None where the model was not trained to read them."""
-        reader = self.embedder.for_chats() if isinstance(self.embedder, OnnxEmbedder) else None
-        return QueryVectors(reader, self.capacity, self.clock) if reader is not None else None
+        """Return the same for chats, one for all who ask; None where the model was not trained to read them."""
+        with self._lock:
+            if self._chats is None and isinstance(self.embedder, OnnxEmbedder):
+                reader = self.embedder.for_chats()
+                self._chats = QueryVectors(reader, self.capacity, self.clock) if reader is not None else None
+            return self._chats
+
+    def reading(self, query: Query) -> "QueryVectors":
+        """Return what reads a query: beside a paste people ask as loosely as in chats."""
+        return (self.for_chats() if query.beside_paste else None) or self
 
     def share(self) -> None:
         """Expect queries at the same time: each is embedded a little later, and more of them in a second."""

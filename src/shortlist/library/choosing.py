@@ -41,6 +41,7 @@ def query_of(context: Context, view: View, options: FilterOptions, narrowing: Na
         recent_servers=tuple(server for server in servers if server),
         recent_tools=tuple(called),
         relation=context.asked.relation,
+        beside_paste=bool(context.pasted),
         diverse=options.diverse,
     )
 

@@ -323,7 +323,7 @@ class ToolFilter:
         if vectors is None or not ready or asked.mode not in BY_VECTORS:
             return _Vector("words alone")
         try:
-            hit = vectors.look_up_all(self._searcher.texts_to_embed(asked.text))
+            hit = vectors.reading(asked).look_up_all(self._searcher.texts_to_embed(asked.text))
         except ModelError as error:
             turn.warnings.append(f"Using lexical search only: {error}")
             return _Vector("failed", failed=True)

@@ -76,6 +76,8 @@ FEW_TOOLS = 0.25
 """The `size` of ten tools. Among fewer, the first hit is right only as far as any is: it has hardly a rival."""
 SURE = 0.8
 """A first hit this likely is never answered with `none`: a web search shares few words with its queries."""
+SURE_BESIDE_A_PASTE = 0.85
+"""Where `high` begins beside a paste: there the answers of development pastes are wrong more often than they say."""
 MISSING_PRODUCT = 0.1
 """The odds of a match, relative to other requests, where a request names a product that no tool mentions: on training
 requests over small sets of real servers, 0.6 % of those with a right tool and 5.5 % of the others do."""
@@ -405,7 +407,8 @@ def with_other_words(confidence: Confidence) -> Confidence:
 
 def beside_a_paste(confidence: Confidence) -> Confidence:
     """Lower a barely high confidence to medium: the request is about a text that was not searched by."""
-    return _medium(confidence) if confidence.level == "high" and confidence.probability < SURE else confidence
+    is_barely = confidence.level == "high" and confidence.probability < SURE_BESIDE_A_PASTE
+    return _medium(confidence) if is_barely else confidence
 
 
 def _mostly_pasted(confidence: Confidence, characters: int) -> Confidence:

@@ -267,6 +267,7 @@ class Searcher:
         """Search; also return the answers to the wishes that the query was taken apart into."""
         answers: dict[Wish, SearchResult] = {}
         ask = ask_of(clean_text(query.text))
+        query = replace(query, beside_paste=True) if ask.characters else query
         result = self._run(query, self._answer, ask)
         meant = respelled(ask.text, result.did_you_mean) if result.did_you_mean else ask.text
         if query.mode == "hybrid" and (apart := wishes(meant)):
@@ -344,7 +345,7 @@ class Searcher:
         readings = ready.parts.speller.readings(asked) if may_err else (Spelled(asked, {}),)
 
         def searched(reading: Spelled) -> _Search:
-            vectors, steps, failure = self._embedded(ready, pipeline, reading.text, started)
+            vectors, steps, failure = self._embedded(ready, pipeline, query, reading.text, started)
             answering = ready if failure == self.failure else _Ready.of(ready.index, None, self._options)
             read_at = perf_counter()
             analysed = analyse_ask(reading.text, self._options.expansions)
@@ -356,13 +357,14 @@ class Searcher:
         return finish(searched(readings[0]) if len(readings) == 1 else max(map(searched, readings), key=_likelihood))
 
     def _embedded(
-        self, ready: _Ready, pipeline: Pipeline, text: str, started: float
+        self, ready: _Ready, pipeline: Pipeline, query: Query, text: str, started: float
     ) -> tuple[Vectors | None, tuple[Step, ...], str | None]:
         """Embed a reading of a query where its pipeline needs vectors; say where the model fails."""
         if ready.embedder is None or "dense" not in pipeline.retrievers:
             return None, (), self.failure
         try:
-            vectors = self._vectors(ready.embedder, ready.fitted, text)
+            embedder = ready.embedder.reading(query) if isinstance(ready.embedder, QueryVectors) else ready.embedder
+            vectors = self._vectors(embedder, ready.fitted, text)
         except ModelError as error:
             return None, (), f"Using lexical search only: {error}"
         return vectors, (Step("embed", (perf_counter() - started) * 1000, len(vectors)),), self.failure
