@@ -29,13 +29,13 @@ from training.poison.folds import UNSORTED, Fold, Glosses, folds
 from training.poison.written import written
 
 Floats = NDArray[np.float32]
-RATES = {"english": (0.0043, 0.001), "foreign": (0.0005, 0.00005)}
+RATES = {"english": (0.0043, 0.00088), "foreign": (0.0005, 0.00005)}
 """Suspicious and dangerous, as shares of all held-out real tools. Larger shares flagged more tools of `eval/` than the
 limits of `benchmarks.scanner` allow, where disguised text counts too. Few real tools speak another language, so that
 even a small share of all tools is a large one of those."""
 WEIGHTS = {
-    "english": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 2.0},
-    "foreign": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 2.0},
+    "english": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 1.0},
+    "foreign": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 1.0},
 }
 """How much each score counts, the bounds of the classifier's, and what it is expected to reach: without that bound it
 reads more than twice as many passages and finds hardly more. The evidence in words counts little, since it finds less
