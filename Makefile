@@ -4,6 +4,8 @@ STAMP := .venv/.installed
 FRAMEWORKS := .venv-frameworks/.installed
 BROWSER := .venv/.browser
 MILVUS := .venv/.milvus
+# uv trusts the certificates of the system, as pip does: a proxy's own may be the only ones that help.
+export UV_SYSTEM_CERTS := 1
 OBJECTS := $(foreach name,agents crewai semantic_kernel,.venv-objects/$(name)/.installed)
 
 .PHONY: setup run test test-all release docs format lock
