@@ -175,10 +175,10 @@ def words(result: Any) -> str:
 
 
 async def found(client: Client, query: str, tool: str) -> str:
-    """Search until the servers that are still starting have come."""
+    """Search until the servers that are still starting have come, and their tools have vectors."""
     while True:
         answer = words(await client.call_tool("search_tools", {"query": query}))
-        if tool in answer or "Still connecting" not in answer:
+        if tool in answer or not ("Still connecting" in answer or "no vectors yet" in answer):
             return answer
         await anyio.sleep(0.2)
 
