@@ -8,7 +8,12 @@ import numpy as np
 UNSORTED = "unsorted"
 """The family of definitions that are named by their form or their subject, not by what they ask for."""
 FAMILY_FOLDS = 5
-WRITERS = ("aglo", "bhmp", "dinq", "ejk", "tuvw", "crx", "fsy")
+WRITERS = (
+    *map(tuple, ("aglo", "bhmp", "dinq", "ejk", "tuvw", "crx", "fsy")),
+    ("ab", "ae", "ah", "ak", "z"),
+    ("aa", "ad", "ag", "al"),
+    ("ac", "af", "ai", "aj", "am", "z2"),
+)
 """The writers that are left out together."""
 SERVERS = 4
 """How many of the twentieths of the servers a fold leaves out."""

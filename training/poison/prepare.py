@@ -31,7 +31,9 @@ from shortlist.trust.definitions import (
     MAX_PASSAGE,
     Sentence,
     ToolDefinition,
+    as_words,
     fields_of,
+    name_parts,
     passages_of,
     sentences_of,
 )
@@ -89,8 +91,13 @@ class Labelled:
 
 def passages(definition: ToolDefinition) -> list[str]:
     """Return the passages of a definition as the scanner classifies them."""
-    texts = (unmasked(each.text) for each in fields_of(definition)[0])
-    return list(dict.fromkeys(passage.text for text in texts for passage in passages_of(text)))
+    return list(dict.fromkeys(passage.text for text in readable_texts(definition) for passage in passages_of(text)))
+
+
+def readable_texts(definition: ToolDefinition) -> Iterator[str]:
+    for each in fields_of(definition)[0]:
+        yield unmasked(each.text)
+        yield as_words(each)
 
 
 def server_fold(server: str) -> int:
@@ -122,7 +129,7 @@ class Maker:
 
     def __init__(self, carriers: Sequence[ToolDefinition]) -> None:
         self.texts, self.chance = Texts(), random.Random(18)
-        self.carriers = [c for c in carriers if 20 < len(str(c.tool["description"])) < 1500]
+        self.carriers = [c for c in carriers if 20 < len(str(c.tool.get("description", ""))) < 1500]
         self.found: list[Labelled] = []
 
     def add(self, text: str, bad: bool, families: tuple[str, ...], voice: str, source: str, bare: float = 0.35) -> None:
@@ -203,8 +210,9 @@ def of_writers(maker: Maker, pairs: Sequence[Written]) -> None:
 def poisoned_passages(w: Written, other: Written | None) -> dict[str, Span]:
     """Return the passages that hold the marked text, or else what the honest partner does not say."""
     marked: dict[str, Span] = {}
-    for text in (unmasked(each.text) for each in fields_of(w.definition)[0]):
-        for bad in map(unmasked, w.bad):
+    parts = {unmasked(bad) for bad in w.bad} | {" ".join(name_parts(bad)) for bad in w.bad if len(bad.split()) == 1}
+    for text in readable_texts(w.definition):
+        for bad in parts:
             place = text.find(bad)
             if place >= 0:
                 marked |= dict(overlapping(passages_of(text), place, place + len(bad)))
@@ -306,6 +314,14 @@ def definition_of_example(example: Example) -> ToolDefinition:
     return ToolDefinition(example.id, example.server, example.tool, example.server_instructions)
 
 
+def collected_tools() -> Iterator[ToolDefinition]:
+    """Yield the tools of servers that were installed from npm and PyPI to list them."""
+    with gzip.open(FOLDER / "collected.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(lines):
+            raw = json.loads(line)
+            yield ToolDefinition(f"collected/{number}", raw["server"], raw["tool"], raw["server_instructions"])
+
+
 def demo_tools() -> Iterator[ToolDefinition]:
     for tool in read_catalog(CATALOG).catalog.tools.values():
         yield ToolDefinition(
@@ -320,7 +336,7 @@ def main() -> None:
     parser.add_argument("--deep", type=Path, required=True, help="the ONNX file of gte-small, whose layers are trained")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    real, demo = list(real_tools(*REAL)), list(demo_tools())
+    real, demo = [*real_tools(*REAL), *collected_tools()], list(demo_tools())
     pairs = written(options.written) if options.written else written()
     maker = Maker(real)
     number = maker.texts.number

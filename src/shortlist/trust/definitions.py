@@ -15,12 +15,13 @@ MAX_DEPTH = 64
 MAX_SENTENCE = 400
 WINDOW_SENTENCES = 3
 MAX_PASSAGE, PASSAGE_SENTENCES = 280, 4
-SHORTEST_PASSAGE, SHORTEST_UNSPACED = 6, 8
+SHORTEST_PASSAGE, SHORTEST_UNSPACED = 4, 8
 """Words, or characters where words are not parted by spaces, below which a passage is no sentence."""
 LONG_NAME = 6
 """Shorter names of tools are ordinary words, and mentioning them means nothing."""
 LONG_NAME_WORDS = 4
-"""A parameter's name of this many words is read as a sentence."""
+"""A name of this many words is read as a sentence, and so is a value without spaces."""
+LONGEST_VALUE = 200
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])|(?<!\s)[^\S\n]*+\n\s*")
 _NAME_PART = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^\W\d_]+")
 _JOINING = frozenset(
@@ -168,14 +169,27 @@ def is_listed(path: str) -> bool:
 
 
 def _long_name(name: str, place: str) -> Iterator[TextField]:
-    words = _NAME_PART.findall(name)
+    words = name_parts(name)
     if len(words) >= LONG_NAME_WORDS or not name.isascii():
         yield TextField(f"{place} (name)", " ".join(words) if name.isascii() else name)
 
 
+def as_words(field: TextField) -> str:
+    """Spell a value without spaces, such as a tool's name or a default, as words; empty for what has few words."""
+    value, points = field.text, field.path.rpartition(".")[2].startswith("$")
+    if points or len(value) > LONGEST_VALUE or not value.isascii() or len(value.split()) != 1:
+        return ""
+    words = name_parts(value)
+    return " ".join(words) if len(words) >= LONG_NAME_WORDS else ""
+
+
+def name_parts(name: str) -> list[str]:
+    return _NAME_PART.findall(name)
+
+
 def spoken_name(name: str) -> str:
     """Spell an identifier as words: `readAllFiles` and `read_all_files` as `read all files`."""
-    return " ".join(part.lower() for part in _NAME_PART.findall(name))
+    return " ".join(part.lower() for part in name_parts(name))
 
 
 def spoken_names(names: Iterable[object]) -> str:

@@ -27,6 +27,7 @@ from shortlist.trust.definitions import (
     Sentence,
     TextField,
     ToolDefinition,
+    as_words,
     fields_of,
     is_listed,
     passages_of,
@@ -168,6 +169,7 @@ class Scanner:
         fields, oversized = fields_of(definition)
         reasons = [*_oversized(fields, oversized), *_mismatch(definition), *self._references(fields, around)]
         texts: list[ReadableText] = [(field, unmasked(field.text), None) for field in fields]
+        texts += [(field, words, (0, len(field.text))) for field in fields if (words := as_words(field))]
         for field in fields:
             if not _hides_nothing(field.text):
                 reasons += [*_odd_characters(field), *_comments(field)]
