@@ -1,13 +1,13 @@
 """Fit which sentences of a long message ask for something, on messages with pasted text.
 
-    python -m training.fit_asks [--copies 10] [--teachers 5] [--without LETTERS]
+    python -m training.fit_asks [--copies 10] [--without LETTERS | --unseen]
 
 `data/pasted.jsonl` holds messages that were written for this, with the words that ask (`ask`; all of them where it is
 missing) and a letter for each writer. Each is fitted on as it is and with its request exchanged for another one: of
 these messages, of `data/asks.jsonl` and `data/chats.jsonl`, and of the training requests of real tools in fifteen
 languages. With them come errands, which are requests from end to end, and pasted material without any
-(`data/material.jsonl`). Networks that differ by chance are fitted first, and the shipped one on what they say on
-average. `--without` leaves writers out and measures on their messages; nothing is saved then.
+(`data/material.jsonl`). `--without` leaves writers out and measures on their messages; nothing is saved then.
+`--unseen` measures the shipped model on `data/pasted_unseen.jsonl`: messages by eight writers that are new to it.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -109,6 +109,11 @@ class Example:
 def written(writers: str) -> list[Message]:
     """Read the messages of these writers."""
     return [_message(each) for each in _lines(PIECES / "pasted.jsonl") if each["writer"] in writers]
+
+
+def unseen() -> list[Message]:
+    """Read the messages that the shipped model was not fitted on."""
+    return [_message(each) for each in _lines(PIECES / "pasted_unseen.jsonl")]
 
 
 def _message(each: dict[str, Any]) -> Message:
@@ -260,12 +265,10 @@ class Network(torch.nn.Module):
         torch.nn.init.normal_(self.shapes.weight, 0, 0.3)
         torch.nn.init.zeros_(self.last.weight)
 
-    def forward(self, batch: Batch, fates: np.random.Generator | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the scores of sentences alone and among others, from some of the features or, without fates, all."""
-        ids, starts = batch.thinned(fates) if fates else (torch.from_numpy(batch.ids), torch.from_numpy(batch.starts))
+    def forward(self, batch: Batch, fates: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        ids, starts = batch.thinned(fates)
         alone = self.weights(ids, starts)[:, 0]
-        shapes = torch.tanh(SHARPNESS * self.shapes(ids, starts))
-        shapes = torch.nn.functional.dropout(shapes, BLURRED, training=fates is not None)
+        shapes = torch.nn.functional.dropout(torch.tanh(SHARPNESS * self.shapes(ids, starts)), BLURRED)
         return alone, alone + self.last(torch.relu(self.hidden(_around(batch, alone, shapes))))[:, 0]
 
 
@@ -313,18 +316,6 @@ def fit(examples: Sequence[Example], seed: int) -> Network:
             losses.append(loss.item())
         print(f"epoch {epoch + 1}: {np.mean(losses):.4f}", flush=True)
     return network
-
-
-@torch.no_grad()
-def as_taught(examples: Sequence[Example], teachers: Sequence[Network]) -> Iterator[Example]:
-    """Yield the examples with what several networks make of them on average in the place of their labels."""
-    for start in range(0, len(examples), BATCH):
-        some = [each for each in examples[start : start + BATCH] if len(each.asks)]
-        if some:
-            batch = Batch(some)
-            asks = torch.stack([torch.sigmoid(teacher(batch, None)[1]) for teacher in teachers]).mean(0).numpy()
-            parts = np.split(asks, np.cumsum([len(each.asks) for each in some])[:-1])
-            yield from (replace(each, asks=part) for each, part in zip(some, parts, strict=True))
 
 
 def saved(network: Network, examples: Sequence[Example], words: frozenset[str], file: Path) -> None:
@@ -395,20 +386,20 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--copies", type=int, default=10)
     parser.add_argument("--without", default="")
-    parser.add_argument("--teachers", type=int, default=5, help="networks whose mean the shipped one is fitted on")
-    parser.add_argument("--seed", type=int, default=6)
+    parser.add_argument(
+        "--unseen", action="store_true", help="measure the shipped model on messages that are new to it"
+    )
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    if given.unseen:
+        measure(unseen(), Model.read(SHIPPED))
+        return
     everybody = {each["writer"] for each in _lines(PIECES / "pasted.jsonl")}
     messages = written("".join(everybody - set(given.without)))
     words = words_that_count(messages)
-
-    def read(seed: int) -> list[Example]:
-        return _examples(list(_fitted_on(messages, given.copies, given.data, seed)), words)
-
-    examples = read(given.seed)
+    examples = _examples(list(_fitted_on(messages, given.copies, given.data, given.seed)), words)
     print(f"{len(messages)} messages, {len(examples)} examples, {len(words)} words", flush=True)
-    teachers = [fit(read(seed), seed) for seed in range(given.teachers)]
-    network = fit(list(as_taught(examples, teachers)) if teachers else examples, given.seed)
+    network = fit(examples, given.seed)
     if not given.without:
         saved(network, examples, words, SHIPPED)
         return
