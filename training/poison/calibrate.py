@@ -29,16 +29,16 @@ from training.poison.folds import UNSORTED, Fold, Glosses, folds
 from training.poison.written import written
 
 Floats = NDArray[np.float32]
-RATES = {"english": (0.0043, 0.00088), "foreign": (0.0005, 0.00005)}
+RATES = {"english": (0.00558, 0.00073), "foreign": (0.0008, 0.00013)}
 """Suspicious and dangerous, as shares of all held-out real tools. Larger shares flagged more tools of `eval/` than the
 limits of `benchmarks.scanner` allow, where disguised text counts too. Few real tools speak another language, so that
 even a small share of all tools is a large one of those."""
 WEIGHTS = {
-    "english": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 1.0},
-    "foreign": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 1.0},
+    "english": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 1.5},
+    "foreign": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 1.5},
 }
-"""How much each score counts, the bounds of the classifier's, and what it is expected to reach: without that bound it
-reads more than twice as many passages and finds hardly more. The evidence in words counts little, since it finds less
+"""How much each score counts, the bounds of the classifier's, and what it is expected to reach: with a higher one it
+reads more passages and finds hardly more. The evidence in words counts little, since it finds less
 in the texts of writers that nothing was trained on."""
 CLEAN = -99.0
 Limits = dict[str, tuple[float, float]]

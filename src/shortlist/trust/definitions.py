@@ -17,11 +17,16 @@ WINDOW_SENTENCES = 3
 MAX_PASSAGE, PASSAGE_SENTENCES = 280, 4
 SHORTEST_PASSAGE, SHORTEST_UNSPACED = 4, 8
 """Words, or characters where words are not parted by spaces, below which a passage is no sentence."""
+SHORTEST_IN_LINES = 6
+"""The words that a passage of several lines needs: fewer are sooner a list of values."""
 LONG_NAME = 6
 """Shorter names of tools are ordinary words, and mentioning them means nothing."""
+NAME_SUFFIX = " (name)"
+"""What the path of a parameter's name ends with."""
 LONG_NAME_WORDS = 4
 """A name of this many words is read as a sentence, and so is a value without spaces."""
-LONGEST_VALUE = 200
+LONGEST_VALUE, SHORTEST_WORDS = 200, 3
+"""The characters of a value that may be a sentence, and of its words on average: keys and hashes have shorter parts."""
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])|(?<!\s)[^\S\n]*+\n\s*")
 _NAME_PART = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^\W\d_]+")
 _JOINING = frozenset(
@@ -171,7 +176,7 @@ def is_listed(path: str) -> bool:
 def _long_name(name: str, place: str) -> Iterator[TextField]:
     words = name_parts(name)
     if len(words) >= LONG_NAME_WORDS or not name.isascii():
-        yield TextField(f"{place} (name)", " ".join(words) if name.isascii() else name)
+        yield TextField(place + NAME_SUFFIX, " ".join(words) if name.isascii() else name)
 
 
 def as_words(field: TextField) -> str:
@@ -180,7 +185,15 @@ def as_words(field: TextField) -> str:
     if points or len(value) > LONGEST_VALUE or not value.isascii() or len(value.split()) != 1:
         return ""
     words = name_parts(value)
-    return " ".join(words) if len(words) >= LONG_NAME_WORDS else ""
+    is_sentence = sum(map(str.isalpha, words)) >= LONG_NAME_WORDS and sum(map(len, words)) >= SHORTEST_WORDS * len(
+        words
+    )
+    return " ".join(words) if is_sentence else ""
+
+
+def is_name(field: TextField, text: str) -> bool:
+    """Return whether a text is a name, or a value without spaces, spelled as words."""
+    return field.path.endswith(NAME_SUFFIX) or text == as_words(field)
 
 
 def name_parts(name: str) -> list[str]:
@@ -244,5 +257,6 @@ def passages_of(text: str) -> Iterator[Sentence]:
 
 def _passage(text: str, start: int, end: int) -> Iterator[Sentence]:
     passage = text[start:end]
-    if len(passage.split()) >= SHORTEST_PASSAGE or (not passage.isascii() and len(passage) >= SHORTEST_UNSPACED):
+    shortest = SHORTEST_IN_LINES if "\n" in passage else SHORTEST_PASSAGE
+    if len(passage.split()) >= shortest or (not passage.isascii() and len(passage) >= SHORTEST_UNSPACED):
         yield Sentence(passage, start, end)

@@ -21,6 +21,7 @@ from shortlist.text.tokens import one_line
 from shortlist.trust.characters import oddities, unmasked
 from shortlist.trust.concepts import concepts, readable
 from shortlist.trust.definitions import (
+    NAME_SUFFIX,
     NO_SURROUNDINGS,
     SHORTEST_PASSAGE,
     Neighbours,
@@ -30,6 +31,7 @@ from shortlist.trust.definitions import (
     as_words,
     fields_of,
     is_listed,
+    is_name,
     passages_of,
     sentences_of,
     spoken_name,
@@ -55,6 +57,8 @@ LEAST_IN_SHORT_TEXTS = 0.0
 """The least evidence in words that such a text is flagged with: the classifier never learned from joined texts."""
 FURTHER_IN_SHORT_TEXTS = 2.0
 """How far above the threshold of dangerous passages such a text must score: names and values in a row look odd."""
+FURTHER_IN_NAMES = 1.5
+"""How far above that threshold a single name or value must score to be dangerous: a few words prove little."""
 NEARLY_SUSPICIOUS = 2.5
 """How close to the threshold a sentence about another server's tool must score: servers share many names of tools."""
 _ENDING_WORDS = (
@@ -300,7 +304,8 @@ def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -
             read = (mixture.bounded(read) + mixture.bounded(max(map(classifier.read, each.gloss)))) / 2
         score = mixture.score(read, each.quick, each.words)
         if score > mixture.suspicious:
-            level: Severity = "dangerous" if score > mixture.dangerous else "suspicious"
+            further = FURTHER_IN_NAMES if is_name(each.passage.field, each.passage.text) else 0.0
+            level: Severity = "dangerous" if score > mixture.dangerous + further else "suspicious"
             if each.passage.field.path == SHORT_TEXTS:
                 if score <= mixture.dangerous + FURTHER_IN_SHORT_TEXTS:
                     continue
@@ -382,7 +387,7 @@ def _oversized(fields: Sequence[TextField], oversized: bool) -> Iterator[Reason]
 
 
 def _odd_characters(field: TextField) -> Iterator[Reason]:
-    named = field.path == "name" or field.path.endswith("(name)")
+    named = field.path == "name" or field.path.endswith(NAME_SUFFIX)
     for odd in oddities(field.text, name=named):
         why = f"{odd.why}: {_excerpt(odd.hidden)}" if odd.hidden else odd.why
         yield Reason(odd.family, field.path, (odd.start, odd.end), why, "dangerous" if odd.severe else "suspicious")
