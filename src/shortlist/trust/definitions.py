@@ -17,16 +17,17 @@ WINDOW_SENTENCES = 3
 MAX_PASSAGE, PASSAGE_SENTENCES = 280, 4
 SHORTEST_PASSAGE, SHORTEST_UNSPACED = 4, 8
 """Words, or characters where words are not parted by spaces, below which a passage is no sentence."""
-SHORTEST_IN_LINES = 6
-"""The words that a passage of several lines needs: fewer are sooner a list of values."""
+SHORT = 6
+"""A text of fewer words is also read together with other short ones; if it has lines of one word each, it is a list."""
 LONG_NAME = 6
 """Shorter names of tools are ordinary words, and mentioning them means nothing."""
-NAME_SUFFIX = " (name)"
-"""What the path of a parameter's name ends with."""
 LONG_NAME_WORDS = 4
-"""A name of this many words is read as a sentence, and so is a value without spaces."""
+"""A name of this many words is read as a sentence, and so is a value without spaces of this many words of letters."""
 LONGEST_VALUE, SHORTEST_WORDS = 200, 3
 """The characters of a value that may be a sentence, and of its words on average: keys and hashes have shorter parts."""
+_REFERENCES = frozenset(("$ref", "$schema", "$id", "$anchor", "$dynamicRef", "$dynamicAnchor"))
+"""Keys of a schema whose values point to schemas."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])|(?<!\s)[^\S\n]*+\n\s*")
 _NAME_PART = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^\W\d_]+")
 _JOINING = frozenset(
@@ -131,11 +132,16 @@ def fields_of(definition: ToolDefinition) -> tuple[tuple[TextField, ...], bool]:
         return (TextField("description", str(definition.tool.get("description", ""))[:MAX_CHARACTERS]),), True
     for field in texts:
         if field.text:
-            found.append(field if len(field.text) <= left else TextField(field.path, field.text[:left]))
+            found.append(TextField(_whole(field.path), _whole(field.text[:left])))
             left -= len(field.text)
         if left < 0 or len(found) > MAX_FIELDS:
             return tuple(found[:MAX_FIELDS]), True
     return tuple(found), False
+
+
+def _whole(text: str) -> str:
+    """Replace halves of characters, which JSON may escape and no encoding can hold."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def _texts(value: Any, path: str, depth: int) -> Iterator[TextField]:
@@ -152,7 +158,7 @@ def _texts(value: Any, path: str, depth: int) -> Iterator[TextField]:
             if named and isinstance(key, str):
                 yield from _long_name(key, place)
             if key in _LISTED and isinstance(inner, (list, tuple)):
-                yield TextField(place, _listed(key, [item for item in inner if isinstance(item, str)]))
+                yield from _of_list([item for item in inner if isinstance(item, str)], key, place)
                 yield from _texts([item for item in inner if not isinstance(item, str)], place, depth + 1)
             else:
                 yield from _texts(inner, place, depth + 1)
@@ -161,11 +167,14 @@ def _texts(value: Any, path: str, depth: int) -> Iterator[TextField]:
             yield from _texts(inner, f"{path}[{number}]", depth + 1)
 
 
-def _listed(key: str, items: Sequence[str]) -> str:
-    """Return the items of a list as one text; required parameters are names, and names in a row are no sentence."""
-    if key == "required" and not any(" " in item for item in items):
-        return spoken_names(items)
-    return "\n".join(items)
+def _of_list(items: Sequence[str], key: str, place: str) -> Iterator[TextField]:
+    """Yield the items of a list as one text; required parameters are names, and names in a row are no sentence."""
+    if key != "required" or any(" " in item for item in items):
+        yield TextField(place, "\n".join(items))
+        return
+    yield TextField(place, spoken_names(items))
+    for item in items:
+        yield from _long_name(item, place)
 
 
 def is_listed(path: str) -> bool:
@@ -174,26 +183,22 @@ def is_listed(path: str) -> bool:
 
 
 def _long_name(name: str, place: str) -> Iterator[TextField]:
-    words = name_parts(name)
+    words = name_parts(name[: MAX_CHARACTERS + 1])
     if len(words) >= LONG_NAME_WORDS or not name.isascii():
-        yield TextField(place + NAME_SUFFIX, " ".join(words) if name.isascii() else name)
+        yield TextField(f"{place} (name)", " ".join(words) if name.isascii() else name)
 
 
 def as_words(field: TextField) -> str:
-    """Spell a value without spaces, such as a tool's name or a default, as words; empty for what has few words."""
-    value, points = field.text, field.path.rpartition(".")[2].startswith("$")
-    if points or len(value) > LONGEST_VALUE or not value.isascii() or len(value.split()) != 1:
+    """Spell a value without spaces, such as a tool's name or a default, as words if it may say something.
+
+    Return an empty text for one of few words, and for addresses of schemas, keys and hashes.
+    """
+    value = field.text
+    if field.path.rpartition(".")[2] in _REFERENCES or len(value) > LONGEST_VALUE or len(value.split()) != 1:
         return ""
     words = name_parts(value)
-    is_sentence = sum(map(str.isalpha, words)) >= LONG_NAME_WORDS and sum(map(len, words)) >= SHORTEST_WORDS * len(
-        words
-    )
-    return " ".join(words) if is_sentence else ""
-
-
-def is_name(field: TextField, text: str) -> bool:
-    """Return whether a text is a name, or a value without spaces, spelled as words."""
-    return field.path.endswith(NAME_SUFFIX) or text == as_words(field)
+    are_words = sum(map(len, words)) >= SHORTEST_WORDS * len(words)
+    return " ".join(words) if are_words and sum(map(str.isalpha, words)) >= LONG_NAME_WORDS else ""
 
 
 def name_parts(name: str) -> list[str]:
@@ -257,6 +262,8 @@ def passages_of(text: str) -> Iterator[Sentence]:
 
 def _passage(text: str, start: int, end: int) -> Iterator[Sentence]:
     passage = text[start:end]
-    shortest = SHORTEST_IN_LINES if "\n" in passage else SHORTEST_PASSAGE
-    if len(passage.split()) >= shortest or (not passage.isascii() and len(passage) >= SHORTEST_UNSPACED):
+    words = len(passage.split())
+    is_list = words < SHORT and words < 2 * len(passage.splitlines())
+    is_long = words >= SHORTEST_PASSAGE and not is_list
+    if is_long or (not passage.isascii() and len(passage) >= SHORTEST_UNSPACED):
         yield Sentence(passage, start, end)

@@ -21,9 +21,8 @@ from shortlist.text.tokens import one_line
 from shortlist.trust.characters import oddities, unmasked
 from shortlist.trust.concepts import concepts, readable
 from shortlist.trust.definitions import (
-    NAME_SUFFIX,
     NO_SURROUNDINGS,
-    SHORTEST_PASSAGE,
+    SHORT,
     Neighbours,
     Sentence,
     TextField,
@@ -31,7 +30,6 @@ from shortlist.trust.definitions import (
     as_words,
     fields_of,
     is_listed,
-    is_name,
     passages_of,
     sentences_of,
     spoken_name,
@@ -57,8 +55,8 @@ LEAST_IN_SHORT_TEXTS = 0.0
 """The least evidence in words that such a text is flagged with: the classifier never learned from joined texts."""
 FURTHER_IN_SHORT_TEXTS = 2.0
 """How far above the threshold of dangerous passages such a text must score: names and values in a row look odd."""
-FURTHER_IN_NAMES = 1.5
-"""How far above that threshold a single name or value must score to be dangerous: a few words prove little."""
+FEW_WORDS, FURTHER_IN_FEW_WORDS = 7, 1.5
+"""How far above that threshold a passage of fewer words, often a name or a value, must score to be dangerous."""
 NEARLY_SUSPICIOUS = 2.5
 """How close to the threshold a sentence about another server's tool must score: servers share many names of tools."""
 _ENDING_WORDS = (
@@ -304,7 +302,7 @@ def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -
             read = (mixture.bounded(read) + mixture.bounded(max(map(classifier.read, each.gloss)))) / 2
         score = mixture.score(read, each.quick, each.words)
         if score > mixture.suspicious:
-            further = FURTHER_IN_NAMES if is_name(each.passage.field, each.passage.text) else 0.0
+            further = FURTHER_IN_FEW_WORDS if _has_few_words(each.passage.text) else 0.0
             level: Severity = "dangerous" if score > mixture.dangerous + further else "suspicious"
             if each.passage.field.path == SHORT_TEXTS:
                 if score <= mixture.dangerous + FURTHER_IN_SHORT_TEXTS:
@@ -312,6 +310,11 @@ def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -
                 level = "suspicious"
             dangerous += level == "dangerous"
             yield FlaggedPassage(each.passage, score - mixture.suspicious, level)
+
+
+def _has_few_words(text: str) -> bool:
+    """Return whether a text has few words, as far as spaces part them in its script."""
+    return text.isascii() and len(text.split()) < FEW_WORDS
 
 
 def _unread(unread: Sequence[UnreadWindow], total: int) -> Iterator[Reason]:
@@ -349,11 +352,15 @@ def _rewritten(field: TextField) -> Iterator[Decoded]:
 
 
 def _joined(fields: Sequence[TextField]) -> Iterator[ReadableText]:
-    """Yield the texts that are too short to be read alone as one text: a sentence can be spread over many of them."""
-    short = [f for f in fields if len(f.text.split()) < SHORTEST_PASSAGE and not f.path.endswith((".type", ".format"))]
+    """Yield all short texts as one text: a sentence can be spread over many of them."""
+    short = [words for field in fields if len(words := field.text.split()) < SHORT and not _is_type(field)]
     if len(short) > 1:
-        text = " ".join(field.text for field in short)[:MAX_JOINED]
+        text = " ".join(word for words in short for word in words)[:MAX_JOINED]
         yield TextField(SHORT_TEXTS, text), unmasked(text), None
+
+
+def _is_type(field: TextField) -> bool:
+    return field.path.endswith((".type", ".format")) and len(field.text.split()) == 1
 
 
 def _worst(findings: Iterable[FlaggedPassage], head: Head) -> Iterator[Reason]:
@@ -387,7 +394,7 @@ def _oversized(fields: Sequence[TextField], oversized: bool) -> Iterator[Reason]
 
 
 def _odd_characters(field: TextField) -> Iterator[Reason]:
-    named = field.path == "name" or field.path.endswith(NAME_SUFFIX)
+    named = field.path == "name" or field.path.endswith(" (name)")
     for odd in oddities(field.text, name=named):
         why = f"{odd.why}: {_excerpt(odd.hidden)}" if odd.hidden else odd.why
         yield Reason(odd.family, field.path, (odd.start, odd.end), why, "dangerous" if odd.severe else "suspicious")
