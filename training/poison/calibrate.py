@@ -29,7 +29,7 @@ from training.poison.folds import UNSORTED, Fold, Glosses, folds
 from training.poison.written import written
 
 Floats = NDArray[np.float32]
-RATES = {"english": (0.00558, 0.00073), "foreign": (0.0008, 0.00013)}
+RATES = {"english": (0.00558, 0.00073), "foreign": (0.0008, 0.00005)}
 """Suspicious and dangerous, as shares of all held-out real tools. Larger shares flagged more tools of `eval/` than the
 limits of `benchmarks.scanner` allow, where disguised text counts too. Few real tools speak another language, so that
 even a small share of all tools is a large one of those."""

@@ -56,7 +56,8 @@ LEAST_IN_SHORT_TEXTS = 0.0
 FURTHER_IN_SHORT_TEXTS = 2.0
 """How far above the threshold of dangerous passages such a text must score: names and values in a row look odd."""
 FEW_WORDS, FURTHER_IN_FEW_WORDS = 7, 1.5
-"""How far above that threshold a passage of fewer words, often a name or a value, must score to be dangerous."""
+"""How far above that threshold a passage of fewer words, often a name or a value, must score to be dangerous; but not
+one that describes the tool, where a few words may be an order."""
 NEARLY_SUSPICIOUS = 2.5
 """How close to the threshold a sentence about another server's tool must score: servers share many names of tools."""
 _ENDING_WORDS = (
@@ -302,7 +303,7 @@ def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -
             read = (mixture.bounded(read) + mixture.bounded(max(map(classifier.read, each.gloss)))) / 2
         score = mixture.score(read, each.quick, each.words)
         if score > mixture.suspicious:
-            further = FURTHER_IN_FEW_WORDS if _has_few_words(each.passage.text) else 0.0
+            further = FURTHER_IN_FEW_WORDS if _has_few_words(each.passage) else 0.0
             level: Severity = "dangerous" if score > mixture.dangerous + further else "suspicious"
             if each.passage.field.path == SHORT_TEXTS:
                 if score <= mixture.dangerous + FURTHER_IN_SHORT_TEXTS:
@@ -312,9 +313,9 @@ def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -
             yield FlaggedPassage(each.passage, score - mixture.suspicious, level)
 
 
-def _has_few_words(text: str) -> bool:
-    """Return whether a text has few words, as far as spaces part them in its script."""
-    return text.isascii() and len(text.split()) < FEW_WORDS
+def _has_few_words(passage: Window) -> bool:
+    """Return whether a passage has few words, as far as spaces part them, and is no text about the tool as a whole."""
+    return passage.field.path not in _SPOKEN and passage.text.isascii() and len(passage.text.split()) < FEW_WORDS
 
 
 def _unread(unread: Sequence[UnreadWindow], total: int) -> Iterator[Reason]:
