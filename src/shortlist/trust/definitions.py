@@ -129,7 +129,7 @@ def fields_of(definition: ToolDefinition) -> tuple[tuple[TextField, ...], bool]:
     try:
         texts = (*instructions, *islice(_texts(definition.tool, "", 0), MAX_FIELDS + 1))
     except _TooDeep:
-        return (TextField("description", str(definition.tool.get("description", ""))[:MAX_CHARACTERS]),), True
+        return (TextField("description", _whole(str(definition.tool.get("description", ""))[:MAX_CHARACTERS])),), True
     for field in texts:
         if field.text:
             found.append(TextField(_whole(field.path), _whole(field.text[:left])))
@@ -169,11 +169,9 @@ def _texts(value: Any, path: str, depth: int) -> Iterator[TextField]:
 
 def _of_list(items: Sequence[str], key: str, place: str) -> Iterator[TextField]:
     """Yield the items of a list as one text; required parameters are names, and names in a row are no sentence."""
-    if key != "required" or any(" " in item for item in items):
-        yield TextField(place, "\n".join(items))
-        return
-    yield TextField(place, spoken_names(items))
-    for item in items:
+    are_names = key == "required" and not any(" " in item for item in items)
+    yield TextField(place, spoken_names(items) if are_names else "\n".join(items))
+    for item in items if key == "required" else ():
         yield from _long_name(item, place)
 
 
