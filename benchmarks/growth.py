@@ -166,7 +166,7 @@ def opened(size: int, kind: str, asked: int) -> dict[str, Any]:
         found["published_seconds"] = published
     if kind != "exact":
         other, everything = Searcher(exact, embedder), index.among(queries[0].filters)
-        asked_for = [query_vectors(embedder, searcher.texts_to_embed(query.text)[:1]) for query in queries]
+        asked_for = [query_vectors(embedder, searcher.texts_to_embed(query)[:1]) for query in queries]
         shares = []
         assert isinstance(index.dense, ApproximateVectorIndex)
         for vectors in asked_for:

@@ -75,7 +75,7 @@ OWNERS: Mapping[str, frozenset[str]] = {
     "starlette": frozenset({"front", "web", "cli", "demo", "harness"}),
     "uvicorn": frozenset({"front", "web", "cli", "demo", "harness"}),
     "onnxruntime": frozenset({"index.embedders", "search.rerank"}),
-    "tokenizers": frozenset({"index.embedders", "search.rerank"}),
+    "tokenizers": frozenset({"text.word_vectors"}),
     "httpx2": frozenset({"upstream", "remote", "front"}),
     "opentelemetry": frozenset({"observability"}),
     "agents": frozenset({"integrations"}),

@@ -23,16 +23,8 @@ import torch
 from onnx import numpy_helper
 from torch import Tensor, nn
 
-from shortlist.index.embedders import (
-    CHATS_FILE,
-    MAX_TEXT_CHARS,
-    MODEL_FILE,
-    WEIGHTS,
-    ModelCard,
-    chat_values,
-    onnx_session,
-    open_tokenizer,
-)
+from shortlist.index.embedders import CHATS_FILE, MODEL_FILE, WEIGHTS, ModelCard, chat_values, onnx_session
+from shortlist.text.word_vectors import MAX_TEXT_CHARS, open_tokenizer
 from training.bench import data_folder
 from training.chat_texts import (
     EARLIER_TURN,

@@ -1,13 +1,13 @@
 """Fit which sentences of a long message ask for something, on messages with pasted text.
 
-    python -m training.fit_asks [--copies 10] [--without LETTERS | --unseen]
+    python -m training.fit_asks [--copies 6] [--without LETTERS]
 
 `data/pasted.jsonl` holds messages that were written for this, with the words that ask (`ask`; all of them where it is
 missing) and a letter for each writer. Each is fitted on as it is and with its request exchanged for another one: of
 these messages, of `data/asks.jsonl` and `data/chats.jsonl`, and of the training requests of real tools in fifteen
 languages. With them come errands, which are requests from end to end, and pasted material without any
-(`data/material.jsonl`). `--without` leaves writers out and measures on their messages; nothing is saved then.
-`--unseen` measures the shipped model on `data/pasted_unseen.jsonl`: messages by eight writers that are new to it.
+(`data/material.jsonl`). `--without` leaves writers out and measures on their messages; nothing is saved then. How
+likely another sentence is the request than the one that is taken for it is fitted on them, too.
 """
 
 import argparse
@@ -29,10 +29,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from shortlist.text.asking import BUCKETS, SHARPNESS, Model, asking, features_of, hashed, is_word, sentences_of
-from shortlist.text.asks import guess_of
+from shortlist.text.asking import (
+    BUCKETS,
+    SHARPNESS,
+    Model,
+    asking,
+    best_left,
+    features_of,
+    hashed,
+    is_word,
+    meanings,
+    scores_of,
+    sentences_of,
+)
+from shortlist.text.asks import guess_of, read_long
 from shortlist.text.phrasing import FIRST_WORD
 from shortlist.text.tokens import ACTIONS
+from shortlist.text.word_vectors import DIMENSIONS
 from training.bench import Folder, data_folder
 from training.errands import Wish, errands
 from training.holdout import is_held_out
@@ -45,8 +58,10 @@ MESSAGES_WITH_A_WORD = 6
 """How many messages must have a word that counts."""
 FEATURE_SEEN = 20
 """How many sentences must have a feature that is kept."""
-SHAPES, HIDDEN = 8, 32
+NETWORKS, SHAPES, MEANINGS, HIDDEN = 2, 8, 12, 48
 EPOCHS, BATCH, RATE, DECAY, DROPPED, BLURRED = 7, 128, 0.01, 3e-5, 0.3, 0.2
+LENGTH, SLOWER, MASKED = 10.0, 0.2, 0.1
+"""What meanings are multiplied by, how much slower the layer that reads them learns, and how much of it is dropped."""
 AS_WRITTEN, ALL_REQUEST = 4, 16
 """How often each message is fitted on as it is, and each that is all request."""
 ERRANDS, MATERIAL, COMPOSED = 2_400, 150, 3_000
@@ -75,6 +90,7 @@ POLITE = (
 )
 SHARE_POLITE = 0.4
 _PARAGRAPHS = re.compile(r"\n\s*\n")
+_WORD = re.compile(r"[぀-ヿ一-鿿]|[^\W぀-ヿ一-鿿]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +116,16 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The features of each sentence of a message, and whether it asks."""
+    """The features and the meaning of each sentence of a message, and whether it asks."""
 
     features: tuple[NDArray[np.int64], ...]
+    meant: NDArray[np.float16]
     asks: NDArray[np.float32]
 
 
 def written(writers: str) -> list[Message]:
     """Read the messages of these writers."""
     return [_message(each) for each in _lines(PIECES / "pasted.jsonl") if each["writer"] in writers]
-
-
-def unseen() -> list[Message]:
-    """Read the messages that the shipped model was not fitted on."""
-    return [_message(each) for each in _lines(PIECES / "pasted_unseen.jsonl")]
 
 
 def _message(each: dict[str, Any]) -> Message:
@@ -217,7 +229,11 @@ def example(words: frozenset[str], message: Message) -> Example:
         [each for each in found if not is_word(each) or each in words]
         for found in features_of(sentences, guess_of(message.text))
     )
-    return Example(tuple(map(hashed, kept)), np.array(asks, np.float32))
+    return Example(
+        tuple(map(hashed, kept)),
+        meanings([each.text for each in sentences]).astype(np.float16),
+        np.array(asks, np.float32),
+    )
 
 
 def words_that_count(messages: Sequence[Message]) -> frozenset[str]:
@@ -239,6 +255,7 @@ class Batch:
         self.asks = torch.from_numpy(np.concatenate([each.asks for each in examples]))
         self.message = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
         self.sizes = sizes.float()
+        self.meant = LENGTH * torch.from_numpy(np.concatenate([each.meant for each in examples]).astype(np.float32))
         first = (torch.cumsum(sizes, 0) - sizes)[self.message]
         number = torch.arange(len(self.asks))
         self.place = number - first
@@ -253,32 +270,36 @@ class Batch:
 
 
 class Network(torch.nn.Module):
-    """What `shortlist.text.asking` computes: `around` and the layer above it."""
+    """What `shortlist.text.asking.Network` computes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weights = torch.nn.EmbeddingBag(BUCKETS, 1, mode="sum")
         self.shapes = torch.nn.EmbeddingBag(BUCKETS, SHAPES, mode="mean")
-        self.hidden = torch.nn.Linear(4 * SHAPES + 7, HIDDEN)
+        self.meaning = torch.nn.Linear(DIMENSIONS, 1 + MEANINGS)
+        self.hidden = torch.nn.Linear(4 * (SHAPES + MEANINGS) + 7, HIDDEN)
         self.last = torch.nn.Linear(HIDDEN, 1)
         torch.nn.init.zeros_(self.weights.weight)
         torch.nn.init.normal_(self.shapes.weight, 0, 0.3)
         torch.nn.init.zeros_(self.last.weight)
+        torch.nn.init.zeros_(self.meaning.weight[0])
 
     def forward(self, batch: Batch, fates: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         ids, starts = batch.thinned(fates)
-        alone = self.weights(ids, starts)[:, 0]
-        shapes = torch.nn.functional.dropout(torch.tanh(SHARPNESS * self.shapes(ids, starts)), BLURRED)
+        said = self.meaning(torch.nn.functional.dropout(batch.meant, MASKED))
+        alone = self.weights(ids, starts)[:, 0] + said[:, 0]
+        shapes = torch.cat([torch.tanh(SHARPNESS * self.shapes(ids, starts)), torch.tanh(said[:, 1:])], 1)
+        shapes = torch.nn.functional.dropout(shapes, BLURRED)
         return alone, alone + self.last(torch.relu(self.hidden(_around(batch, alone, shapes))))[:, 0]
 
 
 def _around(batch: Batch, alone: torch.Tensor, shapes: torch.Tensor) -> torch.Tensor:
     count, of = len(batch.sizes), batch.message
-    padded = torch.cat([shapes, torch.zeros(1, SHAPES)])
+    padded = torch.cat([shapes, torch.zeros(1, shapes.shape[1])])
     likely = torch.cat([torch.tanh(alone / 3), torch.full((1,), -1.0)])
     best = torch.full((count,), -1e9).scatter_reduce(0, of, alone, "amax")
     mean = torch.zeros(count).index_add(0, of, torch.sigmoid(alone)) / batch.sizes
-    whole = torch.zeros(count, SHAPES).index_add(0, of, shapes) / batch.sizes[:, None]
+    whole = torch.zeros(count, shapes.shape[1]).index_add(0, of, shapes) / batch.sizes[:, None]
     single = [
         likely[:-1],
         likely[batch.before],
@@ -296,7 +317,9 @@ def fit(examples: Sequence[Example], seed: int) -> Network:
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     network = Network()
-    learner = torch.optim.Adam(network.parameters(), lr=RATE)
+    slow = list(network.meaning.parameters())
+    fast = [each for each in network.parameters() if all(each is not other for other in slow)]
+    learner = torch.optim.Adam([{"params": fast, "pace": 1.0}, {"params": slow, "pace": SLOWER}])
     order = [each for each in examples if 0 < len(each.asks) <= LONGEST]
     chance, fates = Random(seed), np.random.default_rng(seed)
     loss_of = torch.nn.functional.binary_cross_entropy_with_logits
@@ -305,7 +328,7 @@ def fit(examples: Sequence[Example], seed: int) -> Network:
         losses = []
         for start in range(0, len(order), BATCH):
             for group in learner.param_groups:
-                group["lr"] = RATE * (1 - (epoch + start / len(order)) / EPOCHS)
+                group["lr"] = RATE * group["pace"] * (1 - (epoch + start / len(order)) / EPOCHS)
             batch = Batch(order[start : start + BATCH])
             alone, scores = network(batch, fates)
             share = 1 / batch.sizes[batch.message].sqrt()
@@ -318,25 +341,26 @@ def fit(examples: Sequence[Example], seed: int) -> Network:
     return network
 
 
-def saved(network: Network, examples: Sequence[Example], words: frozenset[str], file: Path) -> None:
-    """Save the rows of the table that were seen often enough, a byte for each number, and the layer above."""
+def saved(networks: Sequence[Network], examples: Sequence[Example], words: frozenset[str], file: Path) -> None:
+    """Save the rows of the tables that were seen often enough, a byte for each number, and the layers above."""
     seen = np.zeros(BUCKETS, np.int64)
     for each in examples:
         for ids in each.features:
             np.add.at(seen, ids, 1)
     rows = np.flatnonzero(seen >= FEATURE_SEEN)
     with torch.no_grad():
-        table = torch.cat([network.weights.weight, network.shapes.weight], 1).numpy()[rows]
-        scales = (np.abs(table).max(axis=0) / 127).astype(np.float32)
-        last = torch.cat([network.last.weight[0], network.last.bias]).numpy()
+        tables = [torch.cat([each.weights.weight, each.shapes.weight], 1).numpy()[rows] for each in networks]
+        scales = [(np.abs(table).max(axis=0) / 127).astype(np.float32) for table in tables]
+        meaning = [torch.cat([LENGTH * each.meaning.weight.T, each.meaning.bias[None]]).numpy() for each in networks]
         np.savez_compressed(
             file,
             rows=rows.astype(np.uint16),
-            table=np.round(table / scales).astype(np.int8),
-            scales=scales,
-            factors=network.hidden.weight.numpy().T,
-            offsets=network.hidden.bias.numpy(),
-            last=last,
+            tables=np.array([np.round(t / s) for t, s in zip(tables, scales, strict=True)], np.int8),
+            scales=np.array(scales),
+            meaning=np.array(meaning, np.float16),
+            factors=np.array([each.hidden.weight.numpy().T for each in networks]),
+            offsets=np.array([each.hidden.bias.numpy() for each in networks]),
+            last=np.array([torch.cat([each.last.weight[0], each.last.bias]).numpy() for each in networks]),
             words=np.array(sorted(crc32(word.encode("utf-8", "surrogatepass")) for word in words), np.uint32),
         )
 
@@ -345,12 +369,10 @@ def measure(messages: Sequence[Message], model: Model) -> None:
     """Print how well a model reads messages: by words, since a sentence may be part request."""
     good = missed = more = 0
     for message in messages:
-        found = Counter(
-            " ".join(each.text for each in asking(sentences_of(message.text), guess_of(message.text), model))
-            .lower()
-            .split()
-        )
-        asked = Counter(" ".join(message.text[start:end] for start, end in message.asked).lower().split())
+        sentences, guess = sentences_of(message.text), guess_of(message.text)
+        asking_ones = asking(sentences, scores_of(sentences, guess, model), guess)
+        found = _words(" ".join(each.text for each in asking_ones))
+        asked = _words(_asked_in(message))
         both = (found & asked).total()
         recall, precision = both / max(asked.total(), 1), both / max(found.total(), 1)
         good += recall >= 0.7 and precision >= 0.6
@@ -358,6 +380,37 @@ def measure(messages: Sequence[Message], model: Model) -> None:
         more += precision < 0.4
     count = len(messages)
     print(f"{count} messages: right {good / count:.3f}, missed {missed / count:.3f}, more {more / count:.3f}")
+
+
+def _asked_in(message: Message) -> str:
+    return " ".join(message.text[start:end] for start, end in message.asked)
+
+
+def _words(text: str) -> Counter[str]:
+    """Count the words of a text; each character of Chinese and Japanese is one."""
+    return Counter(_WORD.findall(text.lower()))
+
+
+def doubt(messages: Sequence[Message], model: Model) -> None:
+    """Fit and print how likely the best sentence that was left aside asks more than what was taken for the request."""
+    behind, is_other = [], []
+    for message in messages:
+        sentences, guess, wanted = sentences_of(message.text), guess_of(message.text), _words(_asked_in(message))
+        ask = read_long(message.text, model)
+        left = best_left(ask.text, sentences, scores_of(sentences, guess, model))
+        if wanted and ask.characters and left:
+            taken, other = ((_words(text) & wanted).total() for text in (ask.text, left[0]))
+            behind.append([1.0, max(left[1], 0.0)])
+            is_other.append(other > taken)
+    seen, answers = np.array(behind), np.array(is_other)
+    weights = np.zeros(2)
+    for _ in range(50):  # Newton's method
+        chance = 1 / (1 + np.exp(-seen @ weights))
+        bend = (seen * (chance * (1 - chance))[:, None]).T @ seen
+        weights += np.linalg.solve(bend, seen.T @ (answers - chance))
+    print(
+        f"{len(answers)} read in part, {answers.sum()} ask the other; offset {-weights[0]:.2f}, slope {-weights[1]:.3f}"
+    )
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -384,29 +437,25 @@ def _fitted_on(messages: Sequence[Message], copies: int, data: Path, seed: int) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=data_folder())
-    parser.add_argument("--copies", type=int, default=10)
+    parser.add_argument("--copies", type=int, default=6)
     parser.add_argument("--without", default="")
-    parser.add_argument(
-        "--unseen", action="store_true", help="measure the shipped model on messages that are new to it"
-    )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    if given.unseen:
-        measure(unseen(), Model.read(SHIPPED))
-        return
     everybody = {each["writer"] for each in _lines(PIECES / "pasted.jsonl")}
     messages = written("".join(everybody - set(given.without)))
     words = words_that_count(messages)
     examples = _examples(list(_fitted_on(messages, given.copies, given.data, given.seed)), words)
     print(f"{len(messages)} messages, {len(examples)} examples, {len(words)} words", flush=True)
-    network = fit(examples, given.seed)
+    networks = [fit(examples, given.seed + number) for number in range(NETWORKS)]
     if not given.without:
-        saved(network, examples, words, SHIPPED)
+        saved(networks, examples, words, SHIPPED)
         return
     with TemporaryDirectory() as folder:
         file = Path(folder) / SHIPPED.name
-        saved(network, examples, words, file)
-        measure(written(given.without), Model.read(file))
+        saved(networks, examples, words, file)
+        model, others = Model.read(file), written(given.without)
+        measure(others, model)
+        doubt(others, model)
 
 
 if __name__ == "__main__":

@@ -141,6 +141,13 @@ class Exemplar:
     weight: float = 1.0
 
 
+class OtherAsk(NamedTuple):
+    """What else in a message with pasted text may be its request, and how likely that is."""
+
+    text: str
+    likelihood: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """What is asked for, what may answer it, and what is known about the caller."""
@@ -157,6 +164,8 @@ class Query:
     """How the request relates to the calls before it, which decides how much the recent servers and tools count."""
     beside_paste: bool = False
     """Whether it stood beside pasted text: it is then worded as loosely as in a chat, and read as chats are."""
+    other: OtherAsk | None = None
+    """What else may be asked; None where the text says it, which then is the whole message."""
     diverse: bool = False
     collapse: bool = False
     """Show near-duplicates of one tool on several servers as one family."""

@@ -14,8 +14,8 @@ from shortlist.errors import InvalidCatalog, InvalidInput, InvalidQuery, ToolNot
 from shortlist.index.saved import SAVED_FROM
 from shortlist.library.filter import ToolFilter
 from shortlist.library.options import FilterOptions
-from shortlist.library.scores import chances
 from shortlist.models import Confidence
+from shortlist.search.chances import chances
 from tests.fakes import WORKPLACE, HashingEmbedder, catalog
 from tests.library.support import MERGE, workplace
 

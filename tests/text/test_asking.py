@@ -2,7 +2,7 @@
 
 import pytest
 
-from shortlist.text.asking import MOST_SENTENCES, asking, sentences_of
+from shortlist.text.asking import MOST_SENTENCES, asking, scores_of, sentences_of
 from shortlist.text.asks import read_ask
 
 FARM = (
@@ -56,4 +56,4 @@ def test_prose_is_cut_into_sentences_and_all_else_into_lines() -> None:
 def test_any_text_is_read_within_a_bound(text: str) -> None:
     sentences = sentences_of(text)
     assert len(sentences) <= 2 * MOST_SENTENCES
-    assert set(asking(sentences, "")) <= set(sentences)
+    assert set(asking(sentences, scores_of(sentences, ""), "")) <= set(sentences)

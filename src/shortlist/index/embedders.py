@@ -1,7 +1,6 @@
 """Embedders: what turns texts into unit vectors. Model runtimes are imported when a model is first used."""
 
 import atexit
-import hashlib
 import json
 import os
 import re
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.errors import InvalidInput, ModelError
-from shortlist.index.pieces import Pieces
+from shortlist.text.word_vectors import MAX_TEXT_CHARS, PieceVectors, checked, open_tokenizer, unit
 
 Vectors: TypeAlias = NDArray[np.float32]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -39,8 +38,6 @@ SPIN_MICROSECONDS = 10
 NO_VALUES: Mapping[str, Vectors] = MappingProxyType({})
 VNNI = frozenset(("avx512_vnni", "avx_vnni"))
 WEIGHTS = Path(__file__).parent.parent / "weights"
-MAX_TEXT_CHARS = 4_000
-"""Longer than any model reads; a megabyte of text must not reach a tokenizer."""
 
 
 @runtime_checkable
@@ -176,7 +173,7 @@ class OnnxEmbedder:
         ids = np.array([tokenizer.encode(text[:MAX_TEXT_CHARS]).ids[:tokens] or [0]], np.int64)
         with PROGRAM:
             (vectors,) = session.run(None, _inputs(ids, masked=self._masked))
-        vector: Vectors = _unit(np.asarray(vectors, np.float32)[:, : self.dimensions])[0]
+        vector: Vectors = unit(np.asarray(vectors, np.float32)[:, : self.dimensions])[0]
         return vector
 
     def _parts(self) -> tuple[Any, Any]:
@@ -217,9 +214,7 @@ class StaticEmbedder:
 
     def __init__(self, folder: Path) -> None:
         self.card = ModelCard.read(folder)
-        self._folder = folder
-        self._lock = threading.Lock()
-        self._loaded: tuple[Pieces, NDArray[np.int8], NDArray[np.float32]] | None = None
+        self._words = PieceVectors(folder, self.card.dimensions, self.card.digest)
 
     @property
     def model_id(self) -> str:
@@ -233,42 +228,14 @@ class StaticEmbedder:
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         for start in range(0, len(texts), 1024):
             part = texts[start : start + 1024]
-            vectors[start : start + len(part)] = self._run(part, self.card.document_tokens)
+            vectors[start : start + len(part)] = self._words.of(part, self.card.document_tokens)
             if progress:
                 progress(start + len(part), len(texts))
         return vectors
 
     def embed_query(self, text: str) -> Vectors:
-        vector: Vectors = self._run([text], self.card.query_tokens)[0]
+        vector: Vectors = self._words.of([text], self.card.query_tokens)[0]
         return vector
-
-    def _run(self, texts: Sequence[str], tokens: int) -> Vectors:
-        pieces, table, scales = self._parts()
-        summed = np.empty((len(texts), self.dimensions), np.float32)
-        for row, found in enumerate(pieces([text[:MAX_TEXT_CHARS] for text in texts])):
-            ids = np.array(found[:tokens] or [0])
-            summed[row] = scales[ids] @ table[ids].astype(np.float32)
-        return _unit(summed)
-
-    def _parts(self) -> tuple[Pieces, NDArray[np.int8], NDArray[np.float32]]:
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = self._load()
-            return self._loaded
-
-    def _load(self) -> tuple[Pieces, NDArray[np.int8], NDArray[np.float32]]:
-        try:
-            table = np.asarray(np.load(checked(self._folder / "vectors.npy", self.card.digest), mmap_mode="r"))
-            scales = np.load(self._folder / "scales.npy").astype(np.float32)
-        except (OSError, ValueError, EOFError) as error:
-            raise ModelError(f"The vectors in {str(self._folder)!r} cannot be read ({error}); reinstall.") from None
-        tokenizer = open_tokenizer(self._folder.parent / "small" / "tokenizer.json")
-        needed = (tokenizer.get_vocab_size(), self.dimensions)
-        if table.shape != needed or scales.shape != needed[:1]:
-            raise ModelError(
-                f"The vectors in {str(self._folder)!r} are of shape {table.shape}, not {needed}; reinstall."
-            )
-        return Pieces(tokenizer), table, scales
 
 
 def shipped(tier: str) -> Embedder | None:
@@ -365,23 +332,6 @@ def _inputs(ids: NDArray[np.int64], *, masked: bool) -> dict[str, NDArray[np.int
     return {"input_ids": ids, MASK: np.ones_like(ids)} if masked else {"input_ids": ids}
 
 
-def _unit(vectors: Vectors) -> Vectors:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Vectors = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-    return unit
-
-
-def checked(path: Path, digest: str) -> Path:
-    """Return a file's path if the file has the digest that it was shipped with."""
-    try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
-        raise ModelError(f"The weights {str(path)!r} are missing; reinstall the package.") from None
-    if digest and found != digest:
-        raise ModelError(f"The weights {str(path)!r} are damaged (sha256 {found[:12]}…); reinstall the package.")
-    return path
-
-
 def chat_values(path: Path) -> dict[str, Vectors]:
     """Read the values that replace those of a model: bytes between the least and the greatest value of each."""
     try:
@@ -433,16 +383,3 @@ def sums_exactly(description: Path = Path("/proc/cpuinfo")) -> bool:
     except OSError:
         return False
     return not VNNI.isdisjoint(flags.split())
-
-
-def open_tokenizer(path: Path) -> Any:
-    """Open a tokenizer that neither pads nor cuts texts."""
-    from tokenizers import Tokenizer  # noqa: PLC0415
-
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:
-        raise ModelError(f"{str(path)!r} is not a tokenizer: {error}") from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer

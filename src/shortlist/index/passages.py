@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortlist.errors import ModelError
-from shortlist.index.embedders import MODEL_FILE, PROGRAM, WEIGHTS, checked, onnx_session, open_tokenizer
+from shortlist.index.embedders import MODEL_FILE, PROGRAM, WEIGHTS, onnx_session
+from shortlist.text.word_vectors import checked, open_tokenizer
 
 TokenIds: TypeAlias = NDArray[np.int64]
 WIDTH = 384

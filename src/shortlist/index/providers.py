@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from shortlist.errors import InvalidInput
-from shortlist.index.embedders import MAX_TEXT_CHARS, Progress, Vectors
+from shortlist.index.embedders import Progress, Vectors
 from shortlist.remote import PATIENT, PROMPT, Patience, ProviderEndpoint, ProviderUnavailable, Remote, find_key
+from shortlist.text.word_vectors import MAX_TEXT_CHARS
 
 Purpose: TypeAlias = Literal["document", "query"]
 PROBE = "ping"

@@ -7,9 +7,9 @@ from dataclasses import replace
 from shortlist.library.messages import Context
 from shortlist.library.options import FilterOptions
 from shortlist.library.results import ScoredTool
-from shortlist.library.scores import chances
 from shortlist.library.view import Narrowing, View
 from shortlist.models import Confidence, Query, SearchResult, ToolId
+from shortlist.search.chances import chances
 from shortlist.search.fusion import as_asked, with_other_words
 from shortlist.search.pipeline import DEPTH
 from shortlist.text.conversation import Asked
@@ -42,6 +42,7 @@ def query_of(context: Context, view: View, options: FilterOptions, narrowing: Na
         recent_tools=tuple(called),
         relation=context.asked.relation,
         beside_paste=bool(context.pasted),
+        other=context.ask.other,
         diverse=options.diverse,
     )
 

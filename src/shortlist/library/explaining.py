@@ -8,7 +8,7 @@ from shortlist.library.choosing import cautious, is_new_topic, standing_alone
 from shortlist.library.following import follows_a_chat, ranked_by_chat
 from shortlist.library.messages import Context
 from shortlist.models import Query, SearchResult, ToolId
-from shortlist.search.explain import Explanation, asked_line, chat_lines, first_hit
+from shortlist.search.explain import Explanation, asked_lines, chat_lines, first_hit
 from shortlist.search.searcher import Searcher
 
 
@@ -43,7 +43,9 @@ def explain_turn(
     is_ranked = by_chat is not None and by_chat.hits != found.result.hits
     is_lowered = not is_ranked and sure != why.confidence
     why = replace(why, confidence=sure, taken=taken)
-    reading = [asked_line(context.asked.text, context.pasted)] if context.is_chat or context.pasted else []
+    reading: list[str] = []
+    if context.is_chat or context.pasted:
+        reading += asked_lines(context.asked.text, context.pasted, context.ask.other)
     if context.is_chat:
         reading += chat_lines(asked, taken)
     if by_chat is not None and is_ranked:

@@ -323,7 +323,7 @@ class ToolFilter:
         if vectors is None or not ready or asked.mode not in BY_VECTORS:
             return _Vector("words alone")
         try:
-            hit = vectors.reading(asked).look_up_all(self._searcher.texts_to_embed(asked.text))
+            hit = vectors.reading(asked).look_up_all(self._searcher.texts_to_embed(asked))
         except ModelError as error:
             turn.warnings.append(f"Using lexical search only: {error}")
             return _Vector("failed", failed=True)
@@ -333,9 +333,7 @@ class ToolFilter:
         """Embed several queries side by side; the searches for them report what fails."""
         if self._vectors is not None and self._searcher.model_id == self._vectors.model_id:
             with suppress(ModelError):
-                self._vectors.look_up_all(
-                    [text for each in queries for text in self._searcher.texts_to_embed(each.text)]
-                )
+                self._vectors.look_up_all([text for each in queries for text in self._searcher.texts_to_embed(each)])
 
     def _find(self, asked: Query, looked: "_Vector", narrowing: Narrowing) -> tuple[SearchResult, View]:
         """Search, and give the view of the catalog that was searched: it may have changed since the call began."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shortlist.models import Confidence, Query, Relation, SearchResult, Tool, ToolId
+from shortlist.models import Confidence, OtherAsk, Query, Relation, SearchResult, Tool, ToolId
 from shortlist.schema import nested_properties, texts_of
 from shortlist.search.exemplars import EXEMPLARS
 from shortlist.search.fusion import CANDIDATE_FEATURES, NO_MATCH, QUERY_FEATURES, named
@@ -252,13 +252,16 @@ def read_lines(query: Query) -> Iterator[str]:
     """Say what a query asks, what was pasted into it, and what it follows on from."""
     ask = read_ask(clean_text(query.text))
     if ask.characters:
-        yield asked_line(ask.text, ask.characters)
+        yield from asked_lines(ask.text, ask.characters, ask.other)
     if query.relation != "new":
         yield f"the request {RELATIONS[query.relation]}{_after(query)}"
 
 
-def asked_line(asked: str, pasted: int) -> str:
-    return f"asked: {one_line(asked, SHOWN)!r}" + (f"; {pasted:,} characters are pasted" if pasted else "")
+def asked_lines(asked: str, pasted: int, other: OtherAsk | None) -> Iterator[str]:
+    """Say what is asked, how much is pasted, and what else may be asked."""
+    yield f"asked: {one_line(asked, SHOWN)!r}" + (f"; {pasted:,} characters are pasted" if pasted else "")
+    if other is not None:
+        yield f"or asked, with a chance of {other.likelihood:.0%}: {one_line(other.text, SHOWN)!r}"
 
 
 def chat_lines(query: Query, taken: str) -> Iterator[str]:

@@ -23,6 +23,7 @@ from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
 from shortlist.search.caution import JUDGED_ACTIONS, Judged, by_head, following, heads_in, without_action
 from shortlist.search.chats import nearest
 from shortlist.search.copies import CopyFinder, without_copies
+from shortlist.search.doubt import as_other, weighed
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
 from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, ServerOrder
@@ -31,11 +32,10 @@ from shortlist.search.fusion import NO_MATCH, as_asked, at_large, confidence_fea
 from shortlist.search.pipeline import ACTING, Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
-from shortlist.search.spelling import Spelled, respelled
+from shortlist.search.spelling import Spelled, may_err, respelled
 from shortlist.search.wishes import answer_each, serve_each
 from shortlist.text.asks import Ask
 from shortlist.text.kinds import with_kinds
-from shortlist.text.languages.lexicon import strange_words
 from shortlist.text.queries import (
     READING_WEIGHTS,
     Expansions,
@@ -48,15 +48,13 @@ from shortlist.text.queries import (
     texts_to_embed,
     wishes,
 )
-from shortlist.text.tokens import ACTIONS, clean_text, distinct_words
+from shortlist.text.tokens import clean_text, distinct_words
 
 T = TypeVar("T")
 
 MOST_ROUNDS = 5
 """How often vectors are completed for tools that came while others were embedded, before the model takes over."""
 MAX_LIMIT = 1_000
-CORRECTED = ("hybrid", "lexical", "dense")
-"""Modes that search for words or meaning; the others take the text as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,18 +262,25 @@ class Searcher:
         return nearest(query, vector, ready.index, among)
 
     def _searched(self, query: Query) -> tuple[SearchResult, dict[Wish, SearchResult]]:
-        """Search; also return the answers to the wishes that the query was taken apart into."""
-        answers: dict[Wish, SearchResult] = {}
+        """Search; also return the answers to what else may be asked, and to the wishes that are several."""
         ask = ask_of(clean_text(query.text))
         query = replace(query, beside_paste=True) if ask.characters else query
-        result = self._run(query, self._answer, ask)
-        meant = respelled(ask.text, result.did_you_mean) if result.did_you_mean else ask.text
-        if query.mode == "hybrid" and (apart := wishes(meant)):
-            found = answer_each(query, apart, partial(self._run, finish=self._answer))
-            result, answers = serve_each(result, apart, found), dict(zip(apart, found, strict=True))
+        result, answers = self._served(query, ask)
+        if query.mode == "hybrid" and (other := query.other or ask.other):
+            beside, more = self._served(replace(query, text=other.text, other=None), as_other(ask, other))
+            result, answers = weighed(result, beside, other), {**answers, **more, Wish(other.text): beside}
         if self._options.reranker is not None:
             result = reranked(result, self._options.reranker, self._options.rerank_top)
         return result, answers
+
+    def _served(self, query: Query, ask: Ask) -> tuple[SearchResult, dict[Wish, SearchResult]]:
+        """Search for what is asked, and for each of its wishes where they are several."""
+        result = self._run(query, self._answer, ask)
+        meant = respelled(ask.text, result.did_you_mean) if result.did_you_mean else ask.text
+        if query.mode != "hybrid" or not (apart := wishes(meant)):
+            return result, {}
+        found = answer_each(query, apart, partial(self._run, finish=self._answer))
+        return serve_each(result, apart, found), dict(zip(apart, found, strict=True))
 
     def explained(self, query: Query, choose: Callable[[SearchResult], Sequence[ToolId]] = every_hit) -> Explained:
         """Search, and explain every hit or other tools, each for the wish that it serves."""
@@ -303,12 +308,13 @@ class Searcher:
         """Return the features of a query's candidates, for fitting."""
         return self._run(query, lambda search: _evidence(search)[0])
 
-    def texts_to_embed(self, text: str) -> tuple[str, ...]:
-        """Return all texts whose vectors a query needs: its own, also as corrected, and those of its wishes."""
-        ready = self._current()
+    def texts_to_embed(self, query: Query) -> tuple[str, ...]:
+        """Return all texts whose vectors a query needs: its own, also as corrected, and its wishes' and other ask's."""
+        ready, ask = self._current(), ask_of(clean_text(query.text))
         speller = (ready.uncopied or ready).parts.speller
-        apart = wishes(speller(ask_of(clean_text(text)).text).text)
-        queries = map(asked_text, (text, *(wish.query for wish in apart)))
+        apart = wishes(speller(ask.text).text)
+        other = query.other or ask.other
+        queries = map(asked_text, (query.text, *(wish.query for wish in apart), *((other.text,) if other else ())))
         spellings = [reading.text for query in queries for reading in speller.readings(query)]
         return tuple(dict.fromkeys(text for each in spellings for text in texts_to_read(self._texts(each))))
 
@@ -323,7 +329,7 @@ class Searcher:
         active = self._ready.embedder
         if isinstance(active, QueryVectors):
             with suppress(ModelError):  # the search reports it, and goes on with words
-                active.look_up_all(self.texts_to_embed(query.text))
+                active.look_up_all(self.texts_to_embed(query))
 
     def _texts(self, asked: str) -> tuple[str, ...]:
         return texts_to_embed(asked, self._options.expansions, apart=self._options.clauses)
@@ -341,8 +347,7 @@ class Searcher:
         pipeline = ready.pipeline(self._pipeline_name(query))
         ask = ask or ask_of(clean_text(query.text))
         asked = with_kinds(query_of(ask))
-        may_err = query.mode in CORRECTED and not _is_plain(asked)
-        readings = ready.parts.speller.readings(asked) if may_err else (Spelled(asked, {}),)
+        readings = ready.parts.speller.readings(asked) if may_err(query.mode, asked) else (Spelled(asked, {}),)
 
         def searched(reading: Spelled) -> _Search:
             vectors, steps, failure = self._embedded(ready, pipeline, query, reading.text, started)
@@ -479,11 +484,6 @@ def _hits(search: _Search) -> tuple[Hit, ...]:
     families = stands_for or repeat(())
     signals = map(HitSignals, repeat(found), rows)
     return tuple(map(Hit, tools, ranking.scores.tolist(), count(1), families, signals))
-
-
-def _is_plain(text: str) -> bool:
-    """Return whether a request begins with an action and has ordinary words alone: most do, and hold no error."""
-    return text.isascii() and text.partition(" ")[0].lower() in ACTIONS and not strange_words(text)
 
 
 def check(query: Query) -> None:

@@ -1,16 +1,17 @@
 """Which sentences of a long message ask for something, by a small model fitted on messages with pasted text.
 
 What is known of a sentence (its words, its shape, where it stands, how it differs from the rest of the message) are
-features, hashed into one table. They say how much a sentence looks like a request by itself; a layer above them also
-knows its neighbours and the message as a whole, so that the best sentence wins against others that would do elsewhere.
-`training.fit_asks` fits both.
+features, hashed into one table; vectors of its words say what it means. Both say how much a sentence looks like a
+request by itself; a layer above them also knows its neighbours and the message as a whole, so that the best sentence
+wins against others that would do elsewhere. `training.fit_asks` fits all of it, twice; the scores are averaged.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -18,6 +19,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from shortlist.models import OtherAsk
 from shortlist.text.languages.reading import glossed
 from shortlist.text.pasted import kinds_of
 from shortlist.text.phrasing import (
@@ -29,6 +31,7 @@ from shortlist.text.phrasing import (
     score_in_any_language,
     starts_like_a_request,
 )
+from shortlist.text.word_vectors import shipped_word_vectors
 
 BUCKETS = 1 << 15
 """The rows of the table; words that were not fitted on have none."""
@@ -45,6 +48,14 @@ NEAR_BEST, MAY_ASK = 4.0, -2.5
 must have."""
 ALL_REQUEST = 0.85
 """A message of which so much is more likely asked than not, by its length, is a request from end to end."""
+OTHER_OFFSET, OTHER_SLOPE = -0.24, 0.409
+"""How likely the request is another sentence than the one that was taken for it, by how far its score is behind: fitted
+on messages of other writers (`python -m training.fit_asks --without ijkmvwxy`)."""
+LEAST_LIKELY = 0.05
+"""The least likelihood of another request that is searched, too."""
+NEAR_OTHER = 3.0
+"""How close to the score of the other request its neighbours must come to be part of it."""
+MAX_OTHER_CHARS = 1_000
 SHARPNESS = 3.0
 """How far the numbers that only the layer above reads are spread before they are squeezed between -1 and 1."""
 OWN_SHAPES = 5
@@ -94,7 +105,7 @@ def sentences_of(text: str) -> list[Piece]:
     return found if len(found) <= 2 * MOST_SENTENCES else [*found[:MOST_SENTENCES], *found[-MOST_SENTENCES:]]
 
 
-def asking(sentences: Sequence[Piece], guess: str, model: "Model | None" = None) -> list[Piece]:
+def asking(sentences: Sequence[Piece], scores: NDArray[np.float32], guess: str) -> list[Piece]:
     """Return the sentences that ask, and those that come close to the one that does most; none where none may.
 
     All of them where most do: the one that does most, often the last, is then only the clearest of many.
@@ -103,7 +114,6 @@ def asking(sentences: Sequence[Piece], guess: str, model: "Model | None" = None)
     """
     if not sentences:
         return []
-    scores = _scores(sentences, guess, model or shipped_model())
     best = float(scores.max())
     if best < MAY_ASK:
         return []
@@ -121,21 +131,61 @@ def asking(sentences: Sequence[Piece], guess: str, model: "Model | None" = None)
     return [each for each in found if not asks_nothing(each.text)]
 
 
+def other_ask(asked: str, sentences: Sequence[Piece], scores: NDArray[np.float32]) -> OtherAsk | None:
+    """Return what else a message may ask than what was taken for its request; None where that is unlikely."""
+    found = best_left(asked, sentences, scores)
+    if found is None:
+        return None
+    text, behind = found
+    likelihood = 1 / (1 + math.exp(OTHER_OFFSET + OTHER_SLOPE * max(behind, 0.0)))
+    return OtherAsk(text[:MAX_OTHER_CHARS], likelihood) if likelihood >= LEAST_LIKELY else None
+
+
+def best_left(asked: str, sentences: Sequence[Piece], scores: NDArray[np.float32]) -> tuple[str, float] | None:
+    """Return the best sentence that was not taken for the request, with neighbours that are nearly as good.
+
+    And by how much its score is below that of the request.
+    """
+    is_left = [each.text not in asked and not asks_nothing(each.text) for each in sentences]
+    left = [at for at, is_one in enumerate(is_left) if is_one]
+    if not left:
+        return None
+    taken = [score for each, score in zip(sentences, scores, strict=True) if each.text in asked]
+    best = max(left, key=scores.__getitem__)
+
+    def is_beside(at: int) -> bool:
+        is_near = is_left[at] and sentences[at].paragraph == sentences[best].paragraph
+        return is_near and bool(scores[at] >= scores[best] - NEAR_OTHER)
+
+    before = list(takewhile(is_beside, range(best - 1, -1, -1)))
+    after = list(takewhile(is_beside, range(best + 1, len(sentences))))
+    text = "\n".join(sentences[at].text for at in (*reversed(before), best, *after))
+    return text, float(max(taken, default=scores.max()) - scores[best])
+
+
 def _likely_asked(sentences: Sequence[Piece], scores: NDArray[np.float32]) -> float:
     """Return the share of a message that is more likely asked than not."""
     lengths = np.array([len(each.text) for each in sentences])
     return float(lengths[scores >= 0].sum() / lengths.sum())
 
 
-def _scores(sentences: Sequence[Piece], guess: str, model: "Model") -> NDArray[np.float32]:
+def scores_of(sentences: Sequence[Piece], guess: str, model: "Model | None" = None) -> NDArray[np.float32]:
     """Return how much each sentence looks like a request: the logarithm of its odds."""
+    model = model or shipped_model()
+    if not sentences:
+        return np.zeros(0, np.float32)
     known = [
         hashed(each for each in found if not is_word(each) or _hash(each) in model.words)
         for found in features_of(sentences, guess)
     ]
-    alone = np.array([model.weights[ids].sum() for ids in known], np.float32)
-    shapes = np.tanh(SHARPNESS * np.array([model.shapes[ids].mean(axis=0) for ids in known], np.float32))
-    return alone + model.beside(around(alone, shapes))
+    meant = meanings([each.text for each in sentences])
+    found: NDArray[np.float32] = np.mean([network.scores(known, meant) for network in model.networks], axis=0)
+    return found
+
+
+def meanings(texts: Sequence[str]) -> NDArray[np.float32]:
+    """Return what each sentence means, as the average of its words' vectors."""
+    return shipped_word_vectors().of([text[:SENTENCE_CHARS] for text in texts], SENTENCE_CHARS)
 
 
 def around(alone: NDArray[np.float32], shapes: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -322,32 +372,49 @@ def _hash(feature: str) -> int:
     return crc32(feature.encode("utf-8", "surrogatepass"))
 
 
-class Model(NamedTuple):
+class Network(NamedTuple):
     """The table of features, and the layer above it."""
 
     weights: NDArray[np.float32]
     """How much each feature speaks for a request."""
     shapes: NDArray[np.float32]
     """What else each feature says, in a few numbers that only the layer above reads."""
+    meaning: NDArray[np.float32]
+    """How much each dimension of the meaning speaks for a request, and what else it says; the last row is added."""
     hidden: tuple[NDArray[np.float32], NDArray[np.float32]]
     last: NDArray[np.float32]
+
+    def scores(self, known: Sequence[NDArray[np.int64]], meant: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the score of each sentence by its features and what it means."""
+        said = meant @ self.meaning[:-1] + self.meaning[-1]
+        alone = np.array([self.weights[ids].sum() for ids in known], np.float32) + said[:, 0]
+        shapes = np.tanh(SHARPNESS * np.array([self.shapes[ids].mean(axis=0) for ids in known], np.float32))
+        factors, offsets = self.hidden
+        seen = around(alone, np.column_stack([shapes, np.tanh(said[:, 1:])]))
+        inner: NDArray[np.float32] = np.maximum(seen @ factors + offsets, 0)
+        found: NDArray[np.float32] = alone + inner @ self.last[:-1] + self.last[-1]
+        return found
+
+
+class Model(NamedTuple):
+    """Networks that were fitted on the same messages from different beginnings: their scores are averaged."""
+
+    networks: tuple[Network, ...]
     words: frozenset[int]
     """The hashes of words that count."""
-
-    def beside(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return what the layer above adds to the score of each sentence."""
-        factors, offsets = self.hidden
-        inner: NDArray[np.float32] = np.maximum(seen @ factors + offsets, 0)
-        added: NDArray[np.float32] = inner @ self.last[:-1] + self.last[-1]
-        return added
 
     @classmethod
     def read(cls, file: Path) -> "Model":
         with np.load(file) as held:
-            rows = np.zeros((BUCKETS, held["table"].shape[1]), np.float32)
-            rows[held["rows"]] = held["table"] * held["scales"]
-            words = frozenset(held["words"].tolist())
-            return cls(rows[:, 0], rows[:, 1:], (held["factors"], held["offsets"]), held["last"], words)
+            rows, scales = held["rows"], held["scales"]
+            networks = []
+            for number, stored in enumerate(held["tables"]):
+                table = np.zeros((BUCKETS, stored.shape[1]), np.float32)
+                table[rows] = stored * scales[number]
+                layer = (held["factors"][number], held["offsets"][number])
+                meaning = held["meaning"][number].astype(np.float32)
+                networks.append(Network(table[:, 0], table[:, 1:], meaning, layer, held["last"][number]))
+            return cls(tuple(networks), frozenset(held["words"].tolist()))
 
 
 @cache

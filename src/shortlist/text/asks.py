@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from shortlist.models import OtherAsk
 from shortlist.text.languages.reading import glossed
 from shortlist.text.letters import is_closing
 from shortlist.text.pasted import Block, blocks_of, first_and_last
@@ -26,6 +27,12 @@ from shortlist.text.phrasing import (
     starts_like_a_request,
 )
 from shortlist.text.tokens import ACTIONS, one_line, terms
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shortlist.text.asking import Model, Piece
 
 SHORT = 400
 """A message of one paragraph up to this length is all request."""
@@ -110,6 +117,8 @@ class Ask(NamedTuple):
     """False where nothing in a long message reads like a request."""
     asks: bool = True
     """False where a long message is searched whole and neither of its ends asks somebody: it may be pasted."""
+    other: OtherAsk | None = None
+    """What else may be asked, where that is in doubt."""
 
 
 class _Unit(NamedTuple):
@@ -130,15 +139,27 @@ def read_ask(text: str) -> Ask:
 
 @lru_cache(maxsize=64)
 def _read_long(text: str) -> Ask:
-    if len(text) < LONG_TEXT:
-        return by_rules(text)
-    if _is_list_of_wishes(text, blocks_of(text)):
-        return Ask(_both_ends(text))
-    from shortlist.text.asking import asking, sentences_of  # noqa: PLC0415 (it needs numpy, which takes long to import)
+    return read_long(text)
 
-    guess = by_rules(text)
+
+def read_long(text: str, model: "Model | None" = None) -> Ask:
+    """Separate the request from pasted text by the shipped model, or another one."""
+    guess, is_short = by_rules(text), len(text) < LONG_TEXT
+    if (is_short and not guess.characters) or _is_list_of_wishes(text, blocks_of(text)):
+        return guess
+    from shortlist.text.asking import other_ask, scores_of, sentences_of  # noqa: PLC0415 (numpy takes long to import)
+
     sentences = sentences_of(text)
-    asked = asking(sentences, _said(guess))
+    scores = scores_of(sentences, _said(guess), model)
+    ask = guess if is_short else _by_scores(text, guess, sentences, scores)
+    return ask._replace(other=other_ask(ask.text, sentences, scores)) if ask.characters else ask
+
+
+def _by_scores(text: str, guess: Ask, sentences: Sequence["Piece"], scores: "NDArray[np.float32]") -> Ask:
+    """Return the request of a long message by the scores of its sentences."""
+    from shortlist.text.asking import asking  # noqa: PLC0415
+
+    asked = asking(sentences, scores, _said(guess))
     is_asked = [each in asked for each in sentences]
     words, rest = (
         "\n".join(each.text for each, asks in zip(sentences, is_asked, strict=True) if asks is part)

@@ -6,7 +6,7 @@ from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from shortlist.index.embedders import WEIGHTS
-from shortlist.index.pieces import Pieces
+from shortlist.text.pieces import Pieces
 
 TOKENIZER = Tokenizer.from_file(str(WEIGHTS / "small" / "tokenizer.json"))
 PIECES = Pieces(TOKENIZER)
