@@ -45,7 +45,6 @@ from shortlist.text.asking import (
 from shortlist.text.asks import guess_of, read_long
 from shortlist.text.phrasing import FIRST_WORD
 from shortlist.text.tokens import ACTIONS
-from shortlist.text.word_vectors import DIMENSIONS
 from training.bench import Folder, data_folder
 from training.errands import Wish, errands
 from training.holdout import is_held_out
@@ -276,7 +275,7 @@ class Network(torch.nn.Module):
         super().__init__()
         self.weights = torch.nn.EmbeddingBag(BUCKETS, 1, mode="sum")
         self.shapes = torch.nn.EmbeddingBag(BUCKETS, SHAPES, mode="mean")
-        self.meaning = torch.nn.Linear(DIMENSIONS, 1 + MEANINGS)
+        self.meaning = torch.nn.Linear(meanings([""]).shape[1], 1 + MEANINGS)
         self.hidden = torch.nn.Linear(4 * (SHAPES + MEANINGS) + 7, HIDDEN)
         self.last = torch.nn.Linear(HIDDEN, 1)
         torch.nn.init.zeros_(self.weights.weight)

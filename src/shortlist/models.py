@@ -165,7 +165,7 @@ class Query:
     beside_paste: bool = False
     """Whether it stood beside pasted text: it is then worded as loosely as in a chat, and read as chats are."""
     other: OtherAsk | None = None
-    """What else may be asked; None where the text says it, which then is the whole message."""
+    """What else may be asked, where the text is a request that was separated from a paste before."""
     diverse: bool = False
     collapse: bool = False
     """Show near-duplicates of one tool on several servers as one family."""
@@ -195,6 +195,8 @@ class Hit(NamedTuple):
     signals: Mapping[str, Signal] = MappingProxyType({})
     wish: str = ""
     """The part of the request that it serves, where several things are asked for."""
+    other: str = ""
+    """What else may be asked, where it owes its place to that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

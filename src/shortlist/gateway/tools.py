@@ -281,15 +281,17 @@ def _queries(arguments: ToolArguments) -> tuple[str, ...]:
 
 
 def shortened(query: str) -> str:
-    """Reduce a query that is too long to what it asks for; a paste never pushes the ask out.
+    """Reduce a query that is too long to what it asks for, or may ask; a paste never pushes the ask out.
 
     Of one that asks for nothing both ends are kept, so that the search sees that, too.
     """
     if len(query) <= MAX_QUERY_CHARACTERS:
         return query
     ask = read_ask(query)
+    if ask.is_clear:
+        return query_of(ask)
     half = MAX_QUERY_CHARACTERS // 2
-    return query_of(ask) if ask.is_clear else f"{query[:half]}{query[-half:]}"
+    return ask.other.text if ask.other is not None else f"{query[:half]}{query[-half:]}"
 
 
 def _kinds(arguments: ToolArguments) -> tuple[FoundKind, ...]:

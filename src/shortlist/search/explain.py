@@ -115,6 +115,8 @@ class Explanation:
     """The things that the request asks for, if there are several, and the tool that serves each first."""
     wish: str = ""
     """The part of the request that the tool serves and that is explained here, if it asks for several things."""
+    other: str = ""
+    """What else may be asked, if the tool was found for that and is explained by it."""
     confidence: Confidence = NO_MATCH
     """How likely the first hit is right: the first for the wish, if there are several."""
     relation: Relation = "new"
@@ -128,6 +130,10 @@ class Explanation:
         lines = [f"{self.tool}: {place}" + (f", score {self.score:.2f}" if self.score is not None else "")]
         if self.wish:
             lines.append(f"  serves the wish {one_line(self.wish, SHOWN)!r}; its scores are those of this wish")
+        if self.other:
+            lines.append(
+                f"  found for what else may be asked, {one_line(self.other, SHOWN)!r}; its scores are those of that"
+            )
         lines += [f"  {line}" for line in (*self._confidence(), *self.reading, *self.wishes)]
         lines += [f"  {word!r} read as {'/'.join(senses)}" for word, senses in self.read_as.items()]
         lines += [f"  {typed!r} taken as {meant!r}" for typed, meant in self.corrected.items()]
@@ -229,7 +235,8 @@ def explain_answer(
     """Explain tools of an answer, each by the wish that it serves; `answers` are those to the wishes of the query."""
     hits = {hit.tool.id: hit for hit in result.hits}
     asked = {wish.text: answer.query for wish, answer in answers.items()}
-    serves = {tool: hits[tool].wish if tool in hits else "" for tool in tools}
+    others = {tool: hits[tool].other for tool in tools if tool in hits}
+    serves = {tool: (hits[tool].wish or others[tool]) if tool in hits else "" for tool in tools}
     reading, wishes = tuple(read_lines(result.query)), tuple(_wish_lines(result, answers))
     found: dict[ToolId, Explanation] = {}
     for wish in dict.fromkeys(serves.values()):
@@ -241,7 +248,8 @@ def explain_answer(
                 corrected={**result.did_you_mean, **why.corrected},
                 reading=reading,
                 wishes=wishes,
-                wish=wish,
+                wish="" if others.get(why.tool) else wish,
+                other=others.get(why.tool, ""),
                 confidence=sure,
                 relation=result.query.relation,
             )

@@ -19,17 +19,17 @@ from shortlist.index.index import Index, IndexChange, as_it_is
 from shortlist.index.ports import Among
 from shortlist.index.saved import SavedCopies
 from shortlist.index.vectors import QueryVectors, query_vectors, texts_to_read
-from shortlist.models import Confidence, Hit, Query, SearchResult, Step, ToolId
+from shortlist.models import Confidence, Hit, OtherAsk, Query, SearchResult, Step, ToolId
 from shortlist.search.caution import JUDGED_ACTIONS, Judged, by_head, following, heads_in, without_action
 from shortlist.search.chats import nearest
 from shortlist.search.copies import CopyFinder, without_copies
-from shortlist.search.doubt import as_other, weighed
+from shortlist.search.doubt import as_other, other_of, weighed
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
 from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, ServerOrder
 from shortlist.search.fitted import Fitted, fitted_to
 from shortlist.search.fusion import NO_MATCH, as_asked, at_large, confidence_features, missing_product
-from shortlist.search.pipeline import ACTING, Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
+from shortlist.search.pipeline import ACTING, DEPTH, Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
 from shortlist.search.spelling import Spelled, may_err, respelled
@@ -262,32 +262,39 @@ class Searcher:
         return nearest(query, vector, ready.index, among)
 
     def _searched(self, query: Query) -> tuple[SearchResult, dict[Wish, SearchResult]]:
-        """Search; also return the answers to what else may be asked, and to the wishes that are several."""
-        ask = ask_of(clean_text(query.text))
+        """Search; also return the answers to its wishes, and to what else may be asked."""
+        ask, other = self._asks(query)
         query = replace(query, beside_paste=True) if ask.characters else query
-        result, answers = self._served(query, ask)
-        if query.mode == "hybrid" and (other := query.other or ask.other):
-            beside, more = self._served(replace(query, text=other.text, other=None), as_other(ask, other))
-            result, answers = weighed(result, beside, other), {**answers, **more, Wish(other.text): beside}
+        if other is None:
+            return self._served(query, ask)
+        deep = replace(query, limit=max(query.limit, DEPTH), other=None)  # chances are shared by as many on every page
+        result, answers = self._served(deep, ask)
+        beside, more = self._served(replace(deep, text=other.text), as_other(ask, other))
+        result = replace(weighed(result, beside, other, query.limit), query=query)
+        return result, {**more, Wish(other.text): beside, **answers}
+
+    def _asks(self, query: Query) -> tuple[Ask, OtherAsk | None]:
+        """Read what a query asks, and what else it may ask."""
+        ask = ask_of(clean_text(query.text))
+        return ask, other_of(query, ask) if query.mode == "hybrid" else None
+
+    def _served(self, query: Query, ask: Ask) -> tuple[SearchResult, dict[Wish, SearchResult]]:
+        result, answers = self._run(query, self._answer, ask), dict[Wish, SearchResult]()
+        meant = respelled(ask.text, result.did_you_mean) if result.did_you_mean else ask.text
+        if query.mode == "hybrid" and (apart := wishes(meant)):
+            found = answer_each(query, apart, partial(self._run, finish=self._answer))
+            result, answers = serve_each(result, apart, found), dict(zip(apart, found, strict=True))
         if self._options.reranker is not None:
             result = reranked(result, self._options.reranker, self._options.rerank_top)
         return result, answers
 
-    def _served(self, query: Query, ask: Ask) -> tuple[SearchResult, dict[Wish, SearchResult]]:
-        """Search for what is asked, and for each of its wishes where they are several."""
-        result = self._run(query, self._answer, ask)
-        meant = respelled(ask.text, result.did_you_mean) if result.did_you_mean else ask.text
-        if query.mode != "hybrid" or not (apart := wishes(meant)):
-            return result, {}
-        found = answer_each(query, apart, partial(self._run, finish=self._answer))
-        return serve_each(result, apart, found), dict(zip(apart, found, strict=True))
-
     def explained(self, query: Query, choose: Callable[[SearchResult], Sequence[ToolId]] = every_hit) -> Explained:
-        """Search, and explain every hit or other tools, each for the wish that it serves."""
-        result, answers = self._searched(query)
+        """Search, and explain every hit or other tools, each for what it was found for."""
+        (result, answers), (ask, other) = self._searched(query), self._asks(query)
+        read = {other.text: as_other(ask, other)} if other is not None else {}
 
         def explanations(asked: Query, tools: Sequence[ToolId]) -> list[Explanation]:
-            return self._run(asked, lambda search: [_explanation(search, tool) for tool in tools])
+            return self._run(asked, lambda search: [_explanation(search, tool) for tool in tools], read.get(asked.text))
 
         return explain_answer(result, answers, choose(result), explanations)
 
@@ -309,13 +316,13 @@ class Searcher:
         return self._run(query, lambda search: _evidence(search)[0])
 
     def texts_to_embed(self, query: Query) -> tuple[str, ...]:
-        """Return all texts whose vectors a query needs: its own, also as corrected, and its wishes' and other ask's."""
-        ready, ask = self._current(), ask_of(clean_text(query.text))
+        """Return all texts whose vectors a query needs: what it asks, or may ask, as corrected and wish by wish."""
+        ready, (ask, other) = self._current(), self._asks(query)
         speller = (ready.uncopied or ready).parts.speller
-        apart = wishes(speller(ask.text).text)
-        other = query.other or ask.other
-        queries = map(asked_text, (query.text, *(wish.query for wish in apart), *((other.text,) if other else ())))
-        spellings = [reading.text for query in queries for reading in speller.readings(query)]
+        asks = (ask,) if other is None else (ask, as_other(ask, other))
+        apart = [asked_text(wish.query) for each in asks for wish in wishes(speller(each.text).text)]
+        asked = (*(with_kinds(query_of(each)) for each in asks), *apart)
+        spellings = [reading.text for text in asked for reading in speller.readings(text)]
         return tuple(dict.fromkeys(text for each in spellings for text in texts_to_read(self._texts(each))))
 
     @property
@@ -394,7 +401,7 @@ class Searcher:
         return query.pipeline or self._options.pipeline if query.mode == "hybrid" else BY_MODE[query.mode]
 
     def _answer(self, search: _Search) -> SearchResult:
-        request, (hits, confidence) = search.request, _judged(search)
+        request, (hits, confidence), reading = search.request, _judged(search), search.request.analysed.reading
         if confidence.level == "none" and hits and request.query.mode == "hybrid":
             hits, confidence = self._by_head(search, (hits, confidence))
         return SearchResult(
@@ -402,7 +409,7 @@ class Searcher:
             hits=hits,
             confidence=confidence,
             steps=(*search.steps, *search.run.steps),
-            notes=(*self._notes(search.ready, search.failure), *_reading_notes(request)),
+            notes=(*self._notes(search.ready, search.failure), *((reading.note,) if reading is not None else ())),
             did_you_mean=request.corrected,
         )
 
@@ -433,10 +440,6 @@ def _judged(search: _Search) -> Judged:
 def _likelihood(search: _Search) -> float:
     """Return how likely a reading is what was meant, by its answer and by its spelling."""
     return _confidence(search).probability * search.request.likelihood
-
-
-def _reading_notes(request: Request) -> tuple[str, ...]:
-    return (request.analysed.reading.note,) if request.analysed.reading is not None else ()
 
 
 def _explanation(search: _Search, tool_id: ToolId) -> Explanation:

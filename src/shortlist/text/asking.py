@@ -142,15 +142,17 @@ def other_ask(asked: str, sentences: Sequence[Piece], scores: NDArray[np.float32
 
 
 def best_left(asked: str, sentences: Sequence[Piece], scores: NDArray[np.float32]) -> tuple[str, float] | None:
-    """Return the best sentence that was not taken for the request, with neighbours that are nearly as good.
+    """Return the best sentence that was not taken for the request, and by how much its score is below the request's.
 
-    And by how much its score is below that of the request.
+    Neighbours that are nearly as good belong to it.
     """
-    is_left = [each.text not in asked and not asks_nothing(each.text) for each in sentences]
+    said = " ".join(asked.split())
+    is_taken = [" ".join(each.text.split()) in said for each in sentences]
+    is_left = [not taken and not asks_nothing(each.text) for taken, each in zip(is_taken, sentences, strict=True)]
     left = [at for at, is_one in enumerate(is_left) if is_one]
     if not left:
         return None
-    taken = [score for each, score in zip(sentences, scores, strict=True) if each.text in asked]
+    taken = scores[is_taken]
     best = max(left, key=scores.__getitem__)
 
     def is_beside(at: int) -> bool:
@@ -160,7 +162,7 @@ def best_left(asked: str, sentences: Sequence[Piece], scores: NDArray[np.float32
     before = list(takewhile(is_beside, range(best - 1, -1, -1)))
     after = list(takewhile(is_beside, range(best + 1, len(sentences))))
     text = "\n".join(sentences[at].text for at in (*reversed(before), best, *after))
-    return text, float(max(taken, default=scores.max()) - scores[best])
+    return text, float((taken if len(taken) else scores).max() - scores[best])
 
 
 def _likely_asked(sentences: Sequence[Piece], scores: NDArray[np.float32]) -> float:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from shortlist.errors import ModelError
 from shortlist.models import OtherAsk
 from shortlist.text.languages.reading import glossed
 from shortlist.text.letters import is_closing
@@ -150,7 +151,10 @@ def read_long(text: str, model: "Model | None" = None) -> Ask:
     from shortlist.text.asking import other_ask, scores_of, sentences_of  # noqa: PLC0415 (numpy takes long to import)
 
     sentences = sentences_of(text)
-    scores = scores_of(sentences, _said(guess), model)
+    try:
+        scores = scores_of(sentences, _said(guess), model)
+    except ModelError:  # a search by words needs no weights; whatever model is used reports what is damaged
+        return guess
     ask = guess if is_short else _by_scores(text, guess, sentences, scores)
     return ask._replace(other=other_ask(ask.text, sentences, scores)) if ask.characters else ask
 

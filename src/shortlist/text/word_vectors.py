@@ -1,6 +1,7 @@
 """One shipped vector for each word piece: a text is their average, in microseconds and with numpy alone."""
 
 import hashlib
+import json
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -14,7 +15,6 @@ from shortlist.errors import ModelError
 from shortlist.text.pieces import Pieces
 
 SHIPPED = Path(__file__).parent.parent / "weights" / "static"
-DIMENSIONS = 256
 MAX_TEXT_CHARS = 4_000
 """Longer than any model reads; a megabyte of text must not reach a tokenizer."""
 
@@ -22,7 +22,7 @@ MAX_TEXT_CHARS = 4_000
 class PieceVectors:
     """The vectors of a folder, which are read with the first text."""
 
-    def __init__(self, folder: Path, dimensions: int, digest: str = "") -> None:
+    def __init__(self, folder: Path, dimensions: int, digest: str) -> None:
         self._folder, self._dimensions, self._digest = folder, dimensions, digest
         self._lock = threading.Lock()
         self._loaded: tuple[Pieces, NDArray[np.int8], NDArray[np.float32]] | None = None
@@ -64,7 +64,11 @@ def _whole(text: str) -> str:
 
 @cache
 def shipped_word_vectors() -> PieceVectors:
-    return PieceVectors(SHIPPED, DIMENSIONS)
+    try:
+        card = json.loads((SHIPPED / "model.json").read_text("utf-8"))
+        return PieceVectors(SHIPPED, card["dimensions"], card["digest"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"The vectors in {str(SHIPPED)!r} cannot be read ({error}); reinstall.") from None
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -86,10 +90,12 @@ def checked(path: Path, digest: str) -> Path:
 
 def open_tokenizer(path: Path) -> Any:
     """Open a tokenizer that neither pads nor cuts texts."""
-    from tokenizers import Tokenizer  # noqa: PLC0415
-
     try:
+        from tokenizers import Tokenizer  # noqa: PLC0415
+
         tokenizer = Tokenizer.from_file(str(path))
+    except ImportError:
+        raise ModelError("tokenizers is not installed; install it, or reinstall the package.") from None
     except Exception as error:
         raise ModelError(f"{str(path)!r} is not a tokenizer: {error}") from error
     tokenizer.no_padding()
