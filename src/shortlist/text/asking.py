@@ -48,7 +48,7 @@ NEAR_BEST, MAY_ASK = 4.0, -2.5
 must have."""
 ALL_REQUEST = 0.85
 """A message of which so much is more likely asked than not, by its length, is a request from end to end."""
-OTHER_OFFSET, OTHER_SLOPE = -0.24, 0.409
+OTHER_OFFSET, OTHER_SLOPE = -0.44, 0.435
 """How likely the request is another sentence than the one that was taken for it, by how far its score is behind: fitted
 on messages of other writers (`python -m training.fit_asks --without ijkmvwxy`)."""
 LEAST_LIKELY = 0.05
