@@ -133,7 +133,7 @@ def test_a_tool_is_explained_by_the_reading_that_found_it() -> None:
     why = next(each for each in searcher.explained(asked).explanations if each.tool == "maps/distance_matrix")
     alone = searcher.explain(Query(text=DRIVES.text), "maps/distance_matrix")
     assert (why.other, why.wish, why.matches, why.parts) == (DRIVES.text, "", alone.matches, alone.parts)
-    assert f"found for what else may be asked, {DRIVES.text!r}" in why.text()
+    assert f"found for what else may be asked: {DRIVES.text!r}" in why.text()
     assert why.rank == next(hit.rank for hit in searcher.search(asked).hits if hit.tool.id == why.tool)
 
 
@@ -167,6 +167,13 @@ def test_a_request_between_the_lines_of_a_list_is_searched_and_explained() -> No
     for asked in (ROUND_TRIP, [{"role": "user", "content": ROUND_TRIP}]):
         assert "maps/distance_matrix" in [tool.id for tool in source.filter(asked, limit=3).tools]
         assert f"or asked, with a chance of {ask.other.likelihood:.0%}: " in source.explain(asked).text()
+
+
+def test_what_else_may_be_asked_is_not_said_to_ask_nothing() -> None:
+    assert not read_ask(ROUND_TRIP).is_clear
+    found = Searcher(TOOLS).search(Query(text=ROUND_TRIP))
+    assert found.hits[0].other
+    assert not any("reads like a request" in reason for reason in found.confidence.reasons)
 
 
 def test_a_clear_request_is_not_in_doubt() -> None:

@@ -20,7 +20,7 @@ def other_of(query: Query, ask: Ask) -> OtherAsk | None:
 
 def as_other(ask: Ask, other: OtherAsk) -> Ask:
     """Read a message as one that asks something else."""
-    return ask._replace(text=other.text, pasted="", other=None)
+    return ask._replace(text=other.text, pasted="", is_clear=True, asks=True, other=None)
 
 
 def weighed(result: SearchResult, beside: SearchResult, other: OtherAsk, limit: int) -> SearchResult:

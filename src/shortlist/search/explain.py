@@ -132,7 +132,7 @@ class Explanation:
             lines.append(f"  serves the wish {one_line(self.wish, SHOWN)!r}; its scores are those of this wish")
         if self.other:
             lines.append(
-                f"  found for what else may be asked, {one_line(self.other, SHOWN)!r}; its scores are those of that"
+                f"  found for what else may be asked: {one_line(self.other, SHOWN)!r}; its scores are for that"
             )
         lines += [f"  {line}" for line in (*self._confidence(), *self.reading, *self.wishes)]
         lines += [f"  {word!r} read as {'/'.join(senses)}" for word, senses in self.read_as.items()]
