@@ -4,18 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from shortlist.models import Confidence, Hit, Level, OtherAsk, Query, SearchResult, ToolId
+from shortlist.models import Confidence, Hit, Level, OtherAsk, SearchResult, ToolId
 from shortlist.search.chances import chances
 from shortlist.search.fusion import HIGH, LOW, MEDIUM, NONE_AT_MOST
 from shortlist.text.asks import Ask
 
 LEAST = 1e-6
 """The least chance of a tool: scores are the logarithms of chances."""
-
-
-def other_of(query: Query, ask: Ask) -> OtherAsk | None:
-    """Return what else a query may ask; a caller who has separated the request from a paste has said that, too."""
-    return query.other or (None if query.beside_paste else ask.other)
 
 
 def as_other(ask: Ask, other: OtherAsk) -> Ask:

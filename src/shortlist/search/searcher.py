@@ -23,7 +23,7 @@ from shortlist.models import Confidence, Hit, OtherAsk, Query, SearchResult, Ste
 from shortlist.search.caution import JUDGED_ACTIONS, Judged, by_head, following, heads_in, without_action
 from shortlist.search.chats import nearest
 from shortlist.search.copies import CopyFinder, without_copies
-from shortlist.search.doubt import as_other, other_of, weighed
+from shortlist.search.doubt import as_other, weighed
 from shortlist.search.exemplars import EXEMPLARS, MOST_LIFT, Memory
 from shortlist.search.explain import Explained, Explanation, every_hit, explain, explain_answer
 from shortlist.search.families import ANY_ORDER, NO_COPIES, Copies, ServerOrder
@@ -32,7 +32,7 @@ from shortlist.search.fusion import NO_MATCH, as_asked, at_large, confidence_fea
 from shortlist.search.pipeline import ACTING, DEPTH, Evidence, HitSignals, Pipeline, PipelineRun, Request, Together
 from shortlist.search.presets import BY_MODE, Parts, nothing_together, pipeline
 from shortlist.search.rerank import RERANKED, Reranker, reranked
-from shortlist.search.spelling import Spelled, may_err, respelled
+from shortlist.search.spelling import Spelled, respelled
 from shortlist.search.wishes import answer_each, serve_each
 from shortlist.text.asks import Ask
 from shortlist.text.kinds import with_kinds
@@ -44,6 +44,7 @@ from shortlist.text.queries import (
     ask_of,
     asked_text,
     is_glossed,
+    may_err,
     query_of,
     texts_to_embed,
     wishes,
@@ -274,9 +275,10 @@ class Searcher:
         return result, {**more, Wish(other.text): beside, **answers}
 
     def _asks(self, query: Query) -> tuple[Ask, OtherAsk | None]:
-        """Read what a query asks, and what else it may ask."""
+        """Read what a query asks, and what else it may ask, as its caller says who has read a message before."""
         ask = ask_of(clean_text(query.text))
-        return ask, other_of(query, ask) if query.mode == "hybrid" else None
+        other = query.other if query.beside_paste else query.other or ask.other
+        return ask, other if query.mode == "hybrid" else None
 
     def _served(self, query: Query, ask: Ask) -> tuple[SearchResult, dict[Wish, SearchResult]]:
         result, answers = self._run(query, self._answer, ask), dict[Wish, SearchResult]()

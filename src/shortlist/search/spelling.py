@@ -14,7 +14,6 @@ from rapidfuzz import process
 from rapidfuzz.distance import DamerauLevenshtein
 
 from shortlist.index.index import Index
-from shortlist.models import SearchMode
 from shortlist.search.joined import MIN_PART, is_here, is_with_particle, were_apart
 from shortlist.search.own_words import OwnWords, Tools
 from shortlist.text.heads import PRODUCTS, is_name
@@ -25,8 +24,6 @@ from shortlist.text.queries import Expansions, shipped_expansions
 from shortlist.text.slips import CONTRACTED, NEIGHBOURS, SPOKEN, is_form, one_slip_from, slip_cost
 from shortlist.text.tokens import ACTIONS, MAX_REMEMBERED_TEXTS, STOPWORDS, distinct_words, stem, terms
 
-CORRECTED: tuple[SearchMode, ...] = ("hybrid", "lexical", "dense")
-"""Modes that search for words or meaning; the others take the text as it is."""
 SHORT, LONG = 3, 6
 """Words of three letters are corrected to common words alone; two errors are looked for from six letters on."""
 COMMON = 0.7
@@ -81,12 +78,6 @@ _BREAKS = frozenset('.!?;:,()[]"')
 
 _TORN = re.compile(r"(?<![\w./:=@#<{'\"`&+-])(?=([A-Za-z][a-z]*) ([a-z]+)(?![\w/:=@>}'\"`+-]|\.\w))")
 """Two such words side by side; the next pair begins with the second of them."""
-
-
-def may_err(mode: SearchMode, text: str) -> bool:
-    """Return whether a text is read for typing errors: most begin with an action and have ordinary words alone."""
-    is_plain = text.isascii() and text.partition(" ")[0].lower() in ACTIONS and not strange_words(text)
-    return mode in CORRECTED and not is_plain
 
 
 class Spelled(NamedTuple):

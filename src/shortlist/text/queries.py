@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from shortlist.errors import InvalidInput
+from shortlist.models import SearchMode
 from shortlist.text.asks import QUOTED_PASTE, SAYS_ENOUGH, SHORT, TAKING_BACK, Ask, last_said, quoted, read_ask
 from shortlist.text.joints import FOREIGN_JOINTS, Part, foreign_parts, split_outside_quotes, without_quotes
 from shortlist.text.kinds import CHANNEL, FILLER, FIRST_WORD, with_kinds
 from shortlist.text.languages.glossing import Gloss
+from shortlist.text.languages.lexicon import strange_words
 from shortlist.text.languages.reading import GlossedText, glossed, read_query
 from shortlist.text.tokens import (
     ACTIONS,
@@ -31,6 +33,8 @@ from shortlist.text.tokens import (
     terms,
 )
 
+CORRECTED: tuple[SearchMode, ...] = ("hybrid", "lexical", "dense")
+"""Modes that search for words or meaning; the others take the text as it is."""
 Phrases: TypeAlias = tuple[tuple[str, ...], ...]
 
 _PLAIN_WORD = re.compile(r"(?<![\w./:=@#<{-])[A-Za-z]\w*(?![\w/:=@>}-]|\.\w)")
@@ -319,6 +323,12 @@ def ask_of(text: str) -> Ask:
         return read_ask(stripped)
     is_last_said = stripped.isascii() and TAKING_BACK.isdisjoint(distinct_words(stripped))
     return Ask(stripped if is_last_said else last_said(stripped))
+
+
+def may_err(mode: SearchMode, text: str) -> bool:
+    """Return whether a text is read for typing errors: most begin with an action and have ordinary words alone."""
+    is_plain = text.isascii() and text.partition(" ")[0].lower() in ACTIONS and not strange_words(text)
+    return mode in CORRECTED and not is_plain
 
 
 def query_of(ask: Ask) -> str:
