@@ -217,6 +217,21 @@ def test_doubt_never_raises_the_confidence_and_its_level_is_that_of_its_probabil
         assert (sure.level == "low") == (sure.probability < MEDIUM)
 
 
+NAMES = st.lists(st.sampled_from("abcdef"), max_size=6, unique=True)
+
+
+@given(ours=NAMES, theirs=NAMES, one=CHANCES, two=CHANCES, there=CHANCES, limit=st.integers(1, 8))
+def test_two_answers_of_any_length_are_merged(
+    ours: list[str], theirs: list[str], one: float, two: float, there: float, limit: int
+) -> None:
+    first, second = answer(*ours, sure=levelled(one, there)), answer(*theirs, sure=levelled(two, two))
+    found = weighed(first, second, OtherAsk("other", 0.3), limit).hits
+    assert len(found) == min(len({*ours, *theirs}), limit)
+    assert len({hit.tool.id for hit in found}) == len(found)
+    assert [hit.rank for hit in found] == list(range(1, len(found) + 1))
+    assert all(hit.tool.id in (theirs if hit.other else ours) for hit in found)
+
+
 def test_an_unlikely_reading_makes_no_answer_of_none() -> None:
     none, sure = levelled(0.02, 0.03), levelled(0.95, 0.95)
     found = weighed(answer("a", sure=none), answer("b", sure=sure), OtherAsk("other", 0.06), 3)

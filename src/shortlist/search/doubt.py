@@ -30,7 +30,7 @@ def weighed(result: SearchResult, beside: SearchResult, other: OtherAsk, limit: 
     ours, theirs = _chances(result, 1 - other.likelihood, {}), _chances(beside, other.likelihood, leaders)
     chance = {tool: ours.get(tool, 0.0) + theirs.get(tool, 0.0) for tool in (*ours, *theirs)}
     order = sorted(chance, key=lambda tool: -chance[tool])[:limit]
-    is_theirs = {tool: theirs.get(tool, 0.0) > ours.get(tool, 0.0) for tool in order}
+    is_theirs = {tool: tool not in ours or theirs.get(tool, 0.0) > ours[tool] for tool in order}
     of_ours = {hit.tool.id: hit for hit in result.hits}
     of_theirs = {_leader(hit, leaders): hit._replace(wish="", other=other.text) for hit in reversed(beside.hits)}
     best, most = (result.hits or beside.hits)[0].score, max(chance[order[0]], LEAST)
