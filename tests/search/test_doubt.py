@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shortlist import ToolFilter
 from shortlist.index.vectors import QueryVectors
-from shortlist.models import Confidence, Hit, Level, OtherAsk, Query, SearchResult, Tool
+from shortlist.models import Confidence, Filters, Hit, Level, OtherAsk, Query, SearchResult, Tool
 from shortlist.search.doubt import weighed
 from shortlist.search.fusion import HIGH, LOW, MEDIUM
 from shortlist.search.searcher import Searcher
@@ -99,6 +99,13 @@ def test_a_request_for_several_things_keeps_its_answer() -> None:
         assert not any(hit.other for hit in both.hits)
 
 
+def test_a_second_reading_finds_nothing_that_filters_hide() -> None:
+    allowed = frozenset({"crm/list_customers", "mail/send_email"})
+    query = Query(text=VISITS, other=OtherAsk(DRIVES.text, 0.5), filters=Filters(among=allowed), collapse=True)
+    found = Searcher(TOOLS).search(query)
+    assert {tool for hit in found.hits for tool in (hit.tool.id, *hit.family)} <= allowed
+
+
 def test_pages_follow_each_other() -> None:
     searcher = Searcher(catalog({f"s{n}/list_customers_{n}": f"List customers {n}." for n in range(30)}))
     query = Query(text=VISITS, other=OtherAsk("customers 7", 0.4))
@@ -133,7 +140,7 @@ def test_a_tool_is_explained_by_the_reading_that_found_it() -> None:
     why = next(each for each in searcher.explained(asked).explanations if each.tool == "maps/distance_matrix")
     alone = searcher.explain(Query(text=DRIVES.text), "maps/distance_matrix")
     assert (why.other, why.wish, why.matches, why.parts) == (DRIVES.text, "", alone.matches, alone.parts)
-    assert f"found for what else may be asked: {DRIVES.text!r}" in why.text()
+    assert f"found for the other reading {DRIVES.text!r}" in why.text()
     assert why.rank == next(hit.rank for hit in searcher.search(asked).hits if hit.tool.id == why.tool)
 
 
@@ -166,7 +173,7 @@ def test_a_request_between_the_lines_of_a_list_is_searched_and_explained() -> No
     source = ToolFilter(list(TOOLS.tools.values()), embedding=None)
     for asked in (ROUND_TRIP, [{"role": "user", "content": ROUND_TRIP}]):
         assert "maps/distance_matrix" in [tool.id for tool in source.filter(asked, limit=3).tools]
-        assert f"or asked, with a chance of {ask.other.likelihood:.0%}: " in source.explain(asked).text()
+        assert f"it may also ask ({ask.other.likelihood:.0%}): " in source.explain(asked).text()
 
 
 def test_what_else_may_be_asked_is_not_said_to_ask_nothing() -> None:

@@ -132,7 +132,7 @@ class Explanation:
             lines.append(f"  serves the wish {one_line(self.wish, SHOWN)!r}; its scores are those of this wish")
         if self.other:
             lines.append(
-                f"  found for what else may be asked: {one_line(self.other, SHOWN)!r}; its scores are for that"
+                f"  found for the other reading {one_line(self.other, SHOWN)!r}; the scores are for that reading"
             )
         lines += [f"  {line}" for line in (*self._confidence(), *self.reading, *self.wishes)]
         lines += [f"  {word!r} read as {'/'.join(senses)}" for word, senses in self.read_as.items()]
@@ -269,7 +269,7 @@ def asked_lines(asked: str, pasted: int, other: OtherAsk | None) -> Iterator[str
     """Say what is asked, how much is pasted, and what else may be asked."""
     yield f"asked: {one_line(asked, SHOWN)!r}" + (f"; {pasted:,} characters are pasted" if pasted else "")
     if other is not None:
-        yield f"or asked, with a chance of {other.likelihood:.0%}: {one_line(other.text, SHOWN)!r}"
+        yield f"it may also ask ({other.likelihood:.0%}): {one_line(other.text, SHOWN)!r}"
 
 
 def chat_lines(query: Query, taken: str) -> Iterator[str]:
