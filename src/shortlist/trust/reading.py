@@ -1,12 +1,15 @@
 """A definition read: its fields, their sentences with the concepts in them, and the windows that are judged."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shortlist.text.languages.reading import glossed, read_query
+from shortlist.text.languages.lexicon import Lexicon, lexicon, parse_lexicon
+from shortlist.text.languages.reading import read as read_languages
+from shortlist.text.languages.reading import read_query
 from shortlist.trust.characters import unmasked
 from shortlist.trust.concepts import concepts, readable
 from shortlist.trust.definitions import (
@@ -20,6 +23,7 @@ from shortlist.trust.definitions import (
 )
 from shortlist.trust.features import FEATURES, Marked, features_of
 
+MAX_REMEMBERED_GLOSSES = 512
 SHORT_TEXT = 80
 KEPT_TEXTS = 50_000
 """Texts up to this length come again and again, in many tools: what was found out about so many of them is kept."""
@@ -88,7 +92,16 @@ def read_text(field: TextField, around: Neighbours) -> list[tuple[Window, NDArra
     return found
 
 
+@lru_cache(maxsize=MAX_REMEMBERED_GLOSSES)
 def gloss_of(text: str) -> str:
     """Return what a passage in another language says word by word in English; empty if that is no sentence."""
-    said = glossed(text)
+    reading = read_languages(text, words_of)
+    said = reading.readings[1] if reading is not None and reading.languages else ""
     return said if len(said.split()) >= SHORTEST_PASSAGE else ""
+
+
+@cache
+def words_of(language: str) -> Lexicon:
+    """Return the words of a language with those of orders and secrets, which search drops or has otherwise."""
+    file = resources.files("shortlist.trust").joinpath("data", "languages", f"{language}.tsv")
+    return lexicon(language).with_words(parse_lexicon(language, file.read_text("utf-8")))

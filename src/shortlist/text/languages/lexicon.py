@@ -58,6 +58,21 @@ class Lexicon:
         """Return the senses of a form or a stem; none where it is unknown."""
         return self.forms.get(key) or self.stems.get(key) or ()
 
+    def with_words(self, other: "Lexicon") -> "Lexicon":
+        """Return a lexicon that also has the words of another, which mean there what they mean to the other."""
+        dropped = {key: said for key, said in self.function_words.items() if key not in other.forms}
+        prefixes = dict(self.prefixes)
+        for start, keys in other.prefixes.items():
+            prefixes[start] = (*prefixes.get(start, ()), *keys)
+        return Lexicon(
+            self.language,
+            {**self.forms, **other.forms},
+            {**other.stems, **self.stems},
+            {**dropped, **other.function_words},
+            prefixes,
+            max(self.longest, other.longest),
+        )
+
 
 @cache
 def english_words() -> frozenset[str]:

@@ -1,13 +1,13 @@
 """A text of any language as English words, clause by clause; None for English, which is left alone."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 from shortlist.text.languages.detecting import NAMES, SUPPORTED, language_of
 from shortlist.text.languages.glossing import Gloss, gloss, written_out
-from shortlist.text.languages.lexicon import strange_words
+from shortlist.text.languages.lexicon import Lexicon, lexicon, strange_words
 
 MAX_CHARS = 4_000
 MAX_REMEMBERED = 512
@@ -62,8 +62,8 @@ def glossed(text: str) -> str:
     return reading.readings[1] if reading is not None and reading.languages else ""
 
 
-def read(text: str) -> GlossedText | None:
-    """Read a text; None where all of it is English or has no words."""
+def read(text: str, words: Callable[[str], Lexicon] = lexicon) -> GlossedText | None:
+    """Read a text with the lexicons of its languages; None where all of it is English or has no words."""
     asked = _QUOTED.sub(" ", text) if _has_quotes(text) else text
     if text.isascii() and (not any(map(str.isalpha, strange_words(asked))) or language_of(asked) is None):
         return None  # most texts, in a few microseconds
@@ -73,7 +73,7 @@ def read(text: str) -> GlossedText | None:
     kana = bool(_KANA.search(text))
     for clause, language in _clauses(text[:MAX_CHARS], kana=kana):
         if language in SUPPORTED:
-            glossed = gloss(clause, language)
+            glossed = gloss(clause, language, words(language))
             units += glossed
             said.append(written_out(glossed))
         else:
