@@ -38,7 +38,7 @@ from shortlist.trust.definitions import (
     sentences_of,
 )
 from shortlist.trust.reading import gloss_of
-from training.bench import data_folder
+from training.bench import data_folder, read_lines
 from training.poison.base import deep_weights, packed, small_weights
 from training.poison.compose import composed, translated
 from training.poison.corpus import FOLDER, Example, corpus, filled, payloads
@@ -315,11 +315,10 @@ def definition_of_example(example: Example) -> ToolDefinition:
 
 
 def collected_tools() -> Iterator[ToolDefinition]:
-    """Yield the tools of servers that were installed from npm and PyPI to list them."""
-    with gzip.open(FOLDER / "collected.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines):
-            raw = json.loads(line)
-            yield ToolDefinition(f"collected/{number}", raw["server"], raw["tool"], raw["server_instructions"])
+    """Yield the tools of servers that were installed from npm and PyPI to list them, or read as source."""
+    for file in ("collected", "collected_sources"):
+        for number, raw in enumerate(read_lines(FOLDER / f"{file}.jsonl.gz")):
+            yield ToolDefinition(f"{file}/{number}", raw["server"], raw["tool"], raw["server_instructions"])
 
 
 def demo_tools() -> Iterator[ToolDefinition]:
