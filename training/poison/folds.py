@@ -13,8 +13,8 @@ WRITERS = (
     ("ab", "ae", "ah", "ak", "z"),
     ("aa", "ad", "ag", "al"),
     ("ac", "af", "ai", "aj", "am", "z2"),
-    ("ba", "bc", "bd", "bf"),
-    ("bb", "be", "bg", "bi"),
+    ("ba", "bc", "bd", "bf", "bk"),
+    ("bb", "be", "bg", "bi", "bj", "bl", "bm"),
 )
 """The writers that are left out together."""
 SERVERS = 4
