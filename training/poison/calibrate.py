@@ -3,8 +3,9 @@
     python -m training.poison.calibrate --tables TABLES --scores FOLDER/scores.npz
 
 `FOLDER` is the output of `training.poison.train`. Every real tool of `catalogs/` and `train/` is scored by the fold
-that was not trained on its server; no tool of `eval/` is scored. Writes the thresholds to `head.json`, and how many
-definitions of each held-out family and writer are flagged to `held_out.json`, which `benchmarks.scanner` prints.
+that was not trained on its server; no tool of `eval/` is scored. Writes the thresholds to `head.json`. Where a fold left
+families or writers out, writes how many of their definitions are flagged to `held_out.json`, which `benchmarks.scanner`
+prints.
 """
 
 import argparse
@@ -29,10 +30,10 @@ from training.poison.folds import UNSORTED, Fold, Glosses, folds
 from training.poison.written import written
 
 Floats = NDArray[np.float32]
-RATES = {"english": (0.00558, 0.00073), "foreign": (0.0008, 0.00005)}
+RATES = {"english": (0.0062, 0.0013), "foreign": (0.0036, 0.00066)}
 """Suspicious and dangerous, as shares of all held-out real tools. Larger shares flagged more tools of `eval/` than the
-limits of `benchmarks.scanner` allow, where disguised text counts too. Few real tools speak another language, so that
-even a small share of all tools is a large one of those."""
+limits of `benchmarks.scanner` allow, where disguised text counts too. Of real tools that speak another language, 557 of
+9,764, these are large shares: two servers that repeat a sentence in each of their tools are 21 of them."""
 WEIGHTS = {
     "english": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 1.5},
     "foreign": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 1.5},
@@ -196,7 +197,8 @@ def main() -> None:
     }
     for name, (total, flagged, dangerous) in table.items():
         print(f"{name:42} {total:5} {flagged / total:.3f} {dangerous / total:.3f}")
-    HELD_OUT.write_text(json.dumps(table, indent=1) + "\n", "utf-8")
+    if table:
+        HELD_OUT.write_text(json.dumps(table, indent=1) + "\n", "utf-8")
     head = json.loads(OUT.read_text("utf-8"))
     head["classifier"] = PassageClassifier().card.digest
     for kind, (lower, upper) in limits.items():
