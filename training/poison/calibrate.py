@@ -3,9 +3,9 @@
     python -m training.poison.calibrate --tables TABLES --scores FOLDER/scores.npz
 
 `FOLDER` is the output of `training.poison.train`. Every real tool of `catalogs/` and `train/` is scored by the fold
-that was not trained on its server; no tool of `eval/` is scored. Writes the thresholds to `head.json`. Where a fold left
-families or writers out, writes how many of their definitions are flagged to `held_out.json`, which `benchmarks.scanner`
-prints.
+that was not trained on its server; no tool of `eval/` is scored. Writes the thresholds to `head.json`. Where a fold
+left families or writers out, writes how many of their definitions are flagged to `held_out.json`, which
+`benchmarks.scanner` prints.
 """
 
 import argparse

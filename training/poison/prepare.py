@@ -31,11 +31,11 @@ from shortlist.trust.definitions import (
     MAX_PASSAGE,
     Sentence,
     ToolDefinition,
-    as_words,
     fields_of,
     name_parts,
     passages_of,
     sentences_of,
+    values_of,
 )
 from shortlist.trust.reading import gloss_of
 from training.bench import data_folder, read_lines
@@ -97,7 +97,7 @@ def passages(definition: ToolDefinition) -> list[str]:
 def readable_texts(definition: ToolDefinition) -> Iterator[str]:
     for each in fields_of(definition)[0]:
         yield unmasked(each.text)
-        yield as_words(each)
+        yield from (value.text for value in values_of(each))
 
 
 def server_fold(server: str) -> int:

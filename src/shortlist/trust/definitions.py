@@ -29,6 +29,8 @@ _REFERENCES = frozenset(("$ref", "$schema", "$id", "$anchor", "$dynamicRef", "$d
 """Keys of a schema whose values point to schemas."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])|(?<!\s)[^\S\n]*+\n\s*")
+_LINE = re.compile(r"[^\n]+")
+_PLAIN_WORDS = re.compile(r"[A-Za-z][\w'’./~:-]*,?(?: [\w'’./~:-]+,?){3,}")
 _NAME_PART = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^\W\d_]+")
 _JOINING = frozenset(
     [
@@ -186,13 +188,31 @@ def _long_name(name: str, place: str) -> Iterator[TextField]:
         yield TextField(f"{place} (name)", " ".join(words) if name.isascii() else name)
 
 
-def as_words(field: TextField) -> str:
+def values_of(field: TextField) -> Iterator[Sentence]:
+    """Yield what the values of a field may say by themselves, each in words and with its place.
+
+    Values without spaces are spelled as words. The values of a list are also read one by one, since harmless ones
+    beside it hide what one of them says. Of a regular expression the plain words are read.
+    """
+    kind = field.path.rpartition(".")[2]
+    if kind in _REFERENCES:
+        return
+    lines = _LINE.finditer(field.text) if kind in _LISTED else ()
+    values = [Sentence(line[0], *line.span()) for line in lines] or [Sentence(field.text, 0, len(field.text))]
+    for value in values:
+        words = spelled(value.text) or (value.text if len(values) > 1 else "")
+        if words:
+            yield Sentence(words, value.start, value.end)
+    for run in _PLAIN_WORDS.finditer(field.text) if kind == "pattern" else ():
+        yield Sentence(run[0], *run.span())
+
+
+def spelled(value: str) -> str:
     """Spell a value without spaces, such as a tool's name or a default, as words if it may say something.
 
-    Return an empty text for one of few words, and for addresses of schemas, keys and hashes.
+    Return an empty text for one of few words, and for keys and hashes.
     """
-    value = field.text
-    if field.path.rpartition(".")[2] in _REFERENCES or len(value) > LONGEST_VALUE or len(value.split()) != 1:
+    if len(value) > LONGEST_VALUE or len(value.split()) != 1:
         return ""
     words = name_parts(value)
     are_words = sum(map(len, words)) >= SHORTEST_WORDS * len(words)

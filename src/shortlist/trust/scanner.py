@@ -27,13 +27,13 @@ from shortlist.trust.definitions import (
     Sentence,
     TextField,
     ToolDefinition,
-    as_words,
     fields_of,
     is_listed,
     passages_of,
     sentences_of,
     spoken_name,
     spoken_names,
+    values_of,
 )
 from shortlist.trust.encodings import COMMAND, IN_LINES, Decoded, decoded, is_prose, joined_letters, rewritten
 from shortlist.trust.features import patterns_in
@@ -172,7 +172,7 @@ class Scanner:
         fields, oversized = fields_of(definition)
         reasons = [*_oversized(fields, oversized), *_mismatch(definition), *self._references(fields, around)]
         texts: list[ReadableText] = [(field, unmasked(field.text), None) for field in fields]
-        texts += [(field, words, (0, len(field.text))) for field in fields if (words := as_words(field))]
+        texts += [(field, unmasked(v.text), (v.start, v.end)) for field in fields for v in values_of(field)]
         for field in fields:
             if not _hides_nothing(field.text):
                 reasons += [*_odd_characters(field), *_comments(field)]
