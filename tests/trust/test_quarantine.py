@@ -173,8 +173,11 @@ async def test_review_holds_a_new_server_whole(store: SqlitePins) -> None:
         assert not served.gateway.state.everything.catalog.of_server("alpha")
 
 
-async def test_a_damaged_store_serves_nothing_and_says_so(store: SqlitePins, caplog: pytest.LogCaptureFixture) -> None:
-    store.path.write_bytes(b"not a database, by any means" * 100)
+@pytest.mark.parametrize("content", [b"", b"not a database, by any means" * 100])
+async def test_a_damaged_store_serves_nothing_and_says_so(
+    content: bytes, store: SqlitePins, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.path.write_bytes(content)
     async with gated(Shifty("alpha"), keeper(store)) as served:
         assert not served.gateway.state.everything.catalog.of_server("alpha")
     assert "trust.sqlite" in caplog.text

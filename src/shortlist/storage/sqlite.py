@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 from shortlist.errors import NothingRecorded, StoreError
 from shortlist.paths import private_folder
-from shortlist.storage.private import create_private
+from shortlist.storage.private import create_private, locked
 
 BUSY_SECONDS = 5.0
 """How long another process may hold the file before a write fails; writes never happen on a request's path."""
@@ -173,16 +174,15 @@ class OwnFile:
     @contextmanager
     def opened(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
         """Open the file, and commit everything that happens inside or roll it back; yield None if there is no file."""
-        if not create and not self._has_content():
+        if not self._has_content() and not create:
             yield None  # type: ignore[misc]
             return
         try:
             if create:
-                private_folder(self._path.parent)
-                create_private(self._path)
+                self._create()
             with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
                 connection.execute("BEGIN IMMEDIATE" if create else "BEGIN")
-                self._check(connection, create)
+                self._check(connection)
                 yield connection
                 connection.execute("COMMIT")
         except (sqlite3.Error, OSError) as error:
@@ -190,25 +190,39 @@ class OwnFile:
             raise StoreError(f"{self._path}: {error}. {self._remedy if remedy == _DAMAGED else remedy}") from error
 
     def _has_content(self) -> bool:
-        """Return whether there is a file that is not empty; raise StoreError where that cannot be known."""
+        """Return whether there is a file; raise StoreError where that cannot be known, or the file is empty."""
         try:
-            return os.lstat(self._path).st_size != 0
+            size = os.lstat(self._path).st_size
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
             raise StoreError(f"{self._path}: {error}. {_ACCESS}") from error
+        if not size:
+            raise StoreError(f"{self._path}: the file is empty. {self._remedy}")
+        return True
 
-    def _check(self, connection: sqlite3.Connection, create: bool) -> None:
+    def _create(self) -> None:
+        """Make the file with its tables elsewhere and put it in place: one that is empty has lost what it held."""
+        private_folder(self._path.parent)
+        if self._path.exists():
+            return
+        with locked(self._path):
+            if self._path.exists():
+                return
+            fresh = self._path.with_name(f".{self._path.name}.{secrets.token_hex(6)}")
+            create_private(fresh)
+            with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
+                for statement in (*self._schema, "PRAGMA user_version = 1"):
+                    connection.execute(statement)
+            fresh.replace(self._path)
+
+    def _check(self, connection: sqlite3.Connection) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > 1:
             raise StoreError(
                 f"{self._path} was written by a newer version of shortlist. Upgrade shortlist, or move the file away."
             )
-        if version == 0 and create:
-            for statement in self._schema:
-                connection.execute(statement)
-            connection.execute("PRAGMA user_version = 1")
-        elif version == 0:
+        if version == 0:
             raise sqlite3.DatabaseError("the file has no tables")
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from shortlist.config.settings import Trust
 from shortlist.trust.definitions import ToolDefinition
+from shortlist.trust.renames import KnownTools
 from shortlist.trust.verdicts import Reason, ScanVerdict
 
 ItemKind: TypeAlias = Literal["prompt", "resource", "template"]
@@ -24,8 +25,6 @@ Cause: TypeAlias = Literal[
 INSTRUCTIONS = "instructions"
 ITEM_NAMES: Mapping[ItemKind, str] = {"prompt": "name", "resource": "uri", "template": "uriTemplate"}
 """The member that names an item of each kind."""
-FEW_TOOLS = 20
-"""As many tools are compared one by one; with more, an index of all definitions is made first."""
 _ENTRY_BYTES = 500
 """What an entry takes beside its text."""
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
@@ -35,8 +34,8 @@ _VARYING = frozenset(("size", "lastModified"))
 CAUSES: Mapping[Cause, str] = {
     "new": "new, and this server's definitions are reviewed before they are served",
     "changed": "changed since it was approved",
-    "renamed": "has another name than the tool it equals",
-    "twin": "equals another tool of the same server",
+    "renamed": "has another name than the tool that it equals or resembles",
+    "twin": "equals or resembles another tool of the same server",
     "flagged": "flagged by the scanner",
     "parameter": "a change adds a required parameter",
     "annotation": "a change weakens an annotation",
@@ -221,7 +220,7 @@ def admit_some(
     server: str, entries: Iterable[PinnedEntry], names: Collection[str], pins: Pins, rules: AdmissionRules
 ) -> Admitted:
     """Decide about some definitions of a server; `names` are those of all its tools."""
-    known = _KnownTools(pins, names)
+    known = KnownTools([each for each in pins.accepted.values() if each.kind == "tool"], names)
     accepted: dict[tuple[Kind, str], PinnedEntry] = {}
     held: list[Held] = []
     changed: list[PinnedEntry] = []
@@ -232,7 +231,7 @@ def admit_some(
         same = before is not None and before.text == entry.text
         judged = rules.rescan or not same
         verdict = rules.judge(_definition(server, entry)) if judged else ScanVerdict()
-        finding = None if rules.trust == "auto" else _finding(entry, verdict, known, rules)
+        finding = None if rules.trust == "auto" else _finding(entry, verdict, pins, known, rules)
         if finding is not None:
             held.append(finding)
             continue
@@ -245,8 +244,9 @@ def admit_some(
     return Admitted(accepted, tuple(held), tuple(changed) if pins.known else (), doubts)
 
 
-def _finding(entry: PinnedEntry, verdict: ScanVerdict, known: "_KnownTools", rules: AdmissionRules) -> Held | None:
-    pins = known.pins
+def _finding(
+    entry: PinnedEntry, verdict: ScanVerdict, pins: Pins, known: KnownTools, rules: AdmissionRules
+) -> Held | None:
     before = pins.accepted.get((entry.kind, entry.name))
     if pins.rejected and entry.hash in pins.rejected:
         return Held(entry, "rejected", before=before)
@@ -259,7 +259,7 @@ def _finding(entry: PinnedEntry, verdict: ScanVerdict, known: "_KnownTools", rul
         return Held(entry, "flagged", verdict.reasons, before)
     if same or not pins.known:
         return None
-    cause, other = known.twin(entry) if before is None else (_worse(before, entry), before)
+    cause, other = _renamed(entry, known) if before is None else (_worse(before, entry), before)
     if before is None and entry.kind == "tool" and rules.crowded:
         cause = cause or "crowded"
     if before is not None and verdict.level == "suspicious":
@@ -267,37 +267,10 @@ def _finding(entry: PinnedEntry, verdict: ScanVerdict, known: "_KnownTools", rul
     return Held(entry, cause, verdict.reasons, other) if cause else None
 
 
-class _KnownTools:
-    """The accepted tools of a server, with which the new ones of one listing are compared."""
-
-    def __init__(self, pins: Pins, names: Collection[str]) -> None:
-        self.pins, self._names = pins, names
-        self._compared = 0
-        self._by_body: dict[bytes, PinnedEntry] = {}
-
-    def twin(self, entry: PinnedEntry) -> tuple[Cause | None, PinnedEntry | None]:
-        """Return whether a new tool is a known one under another name."""
-        known = self._with_body_of(entry) if entry.kind == "tool" else None
-        return ("twin" if known.name in self._names else "renamed") if known else None, known
-
-    def _with_body_of(self, entry: PinnedEntry) -> PinnedEntry | None:
-        if not self._by_body:
-            # What comes before the first name, be it the tool's or that of a parameter, is the same in a twin.
-            start = entry.text.partition('"name":')[0]
-            alike = [each for each in self.pins.accepted.values() if each.text.startswith(start)]
-            self._compared += 1 + len(alike)
-            if self._compared > FEW_TOOLS:
-                alike = [each for each in self.pins.accepted.values() if each.kind == "tool"]
-                self._by_body = {_body(each): each for each in alike}
-            else:
-                return next((each for each in alike if each.kind == "tool" and _body(each) == _body(entry)), None)
-        return self._by_body.get(_body(entry))
-
-
-def _body(entry: PinnedEntry) -> bytes:
-    """Return a hash of everything that a tool is but its name."""
-    rest = {key: value for key, value in entry.value.items() if key not in ("name", "title")}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).digest()
+def _renamed(entry: PinnedEntry, known: KnownTools) -> tuple[Cause | None, PinnedEntry | None]:
+    """Return whether a new tool is a known one under another name."""
+    other = known.same_as(entry) if entry.kind == "tool" else None
+    return ("twin" if known.is_listed(other) else "renamed") if other else None, other
 
 
 def gone_tools(pins: Pins, names: Collection[str]) -> dict[str, int]:
