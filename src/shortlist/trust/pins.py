@@ -245,7 +245,7 @@ def admit_some(
 
 
 def _finding(
-    entry: PinnedEntry, verdict: ScanVerdict, pins: Pins, known: KnownTools, rules: AdmissionRules
+    entry: PinnedEntry, verdict: ScanVerdict, pins: Pins, known: KnownTools[PinnedEntry], rules: AdmissionRules
 ) -> Held | None:
     before = pins.accepted.get((entry.kind, entry.name))
     if pins.rejected and entry.hash in pins.rejected:
@@ -267,7 +267,7 @@ def _finding(
     return Held(entry, cause, verdict.reasons, other) if cause else None
 
 
-def _renamed(entry: PinnedEntry, known: KnownTools) -> tuple[Cause | None, PinnedEntry | None]:
+def _renamed(entry: PinnedEntry, known: KnownTools[PinnedEntry]) -> tuple[Cause | None, PinnedEntry | None]:
     """Return whether a new tool is a known one under another name."""
     other = known.same_as(entry) if entry.kind == "tool" else None
     return ("twin" if known.is_listed(other) else "renamed") if other else None, other

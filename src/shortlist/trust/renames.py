@@ -9,12 +9,9 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from shortlist.text.tokens import compact, terms
-
-if TYPE_CHECKING:
-    from shortlist.trust.pins import PinnedEntry
 
 FEW_TOOLS = 20
 """As many tools are compared one by one; with more, an index of all definitions is made first."""
@@ -28,6 +25,22 @@ MOST_COMPARED = 20
 MAX_DESCRIPTION = 4_000
 
 
+class KnownTool(Protocol):
+    """The definition of a tool; `text` is its canonical JSON."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def value(self) -> Any: ...
+
+
+T = TypeVar("T", bound=KnownTool)
+
+
 class _Told(NamedTuple):
     """What a tool says to its readers, whatever its name."""
 
@@ -39,22 +52,22 @@ class _Told(NamedTuple):
         return gone.parameters <= self.parameters and len(gone.words & self.words) >= SHARED * len(gone.words)
 
 
-class KnownTools:
+class KnownTools(Generic[T]):
     """The accepted tools of a server, with which the new ones of one listing are compared."""
 
-    def __init__(self, accepted: Collection["PinnedEntry"], names: Collection[str]) -> None:
+    def __init__(self, accepted: Collection[T], names: Collection[str]) -> None:
         self._accepted, self._names = accepted, names
         self._compared = 0
-        self._by_body: dict[bytes, PinnedEntry] = {}
+        self._by_body: dict[bytes, T] = {}
 
-    def same_as(self, entry: "PinnedEntry") -> "PinnedEntry | None":
+    def same_as(self, entry: T) -> T | None:
         """Return the known tool that a new one equals but for its name, else one that it resembles."""
         return self._with_body_of(entry) or self._spelled_like(entry) or self._gone_like(entry)
 
-    def is_listed(self, entry: "PinnedEntry") -> bool:
+    def is_listed(self, entry: T) -> bool:
         return entry.name in self._names
 
-    def _with_body_of(self, entry: "PinnedEntry") -> "PinnedEntry | None":
+    def _with_body_of(self, entry: T) -> T | None:
         if not self._by_body:
             # What comes before the first name, be it the tool's or that of a parameter, is the same in a twin.
             start = entry.text.partition('"name":')[0]
@@ -66,13 +79,13 @@ class KnownTools:
                 return next((each for each in alike if _body(each) == _body(entry)), None)
         return self._by_body.get(_body(entry))
 
-    def _spelled_like(self, entry: "PinnedEntry") -> "PinnedEntry | None":
+    def _spelled_like(self, entry: T) -> T | None:
         """Return a tool of the same name, or of the same description and parameters, in another spelling."""
         if found := self._by_name.get(compact(entry.name)):
             return found
         return self._by_text.get(_text(entry)) if len(_told(entry).words) >= TELLING_WORDS else None
 
-    def _gone_like(self, entry: "PinnedEntry") -> "PinnedEntry | None":
+    def _gone_like(self, entry: T) -> T | None:
         """Return the tool that is no longer listed and that a new one resembles."""
         told, (gone, by_word) = _told(entry), self._gone
         shared = Counter(place for word in told.words for place in by_word.get(word, ()))
@@ -80,15 +93,15 @@ class KnownTools:
         return next((each for each, said in nearest if told.resembles(said)), None)
 
     @cached_property
-    def _by_name(self) -> "Mapping[str, PinnedEntry]":
+    def _by_name(self) -> Mapping[str, T]:
         return {compact(each.name): each for each in self._accepted}
 
     @cached_property
-    def _by_text(self) -> "Mapping[tuple[str, frozenset[str]], PinnedEntry]":
+    def _by_text(self) -> Mapping[tuple[str, frozenset[str]], T]:
         return {_text(each): each for each in self._accepted}
 
     @cached_property
-    def _gone(self) -> "tuple[list[tuple[PinnedEntry, _Told]], Mapping[str, list[int]]]":
+    def _gone(self) -> tuple[list[tuple[T, _Told]], Mapping[str, list[int]]]:
         """Return the tools that are no longer listed, one of each text, and their places by their words."""
         told = {_told(each): each for each in self._accepted if not self.is_listed(each)}
         gone = [(each, said) for said, each in told.items() if len(said.words) >= TELLING_WORDS]
@@ -99,19 +112,19 @@ class KnownTools:
         return gone, {word: places for word, places in by_word.items() if len(places) <= COMMON}
 
 
-def _body(entry: "PinnedEntry") -> bytes:
+def _body(entry: KnownTool) -> bytes:
     """Return a hash of everything that a tool is but its name."""
     rest = {key: value for key, value in entry.value.items() if key not in ("name", "title")}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).digest()
 
 
-def _text(entry: "PinnedEntry") -> tuple[str, frozenset[str]]:
+def _text(entry: KnownTool) -> tuple[str, frozenset[str]]:
     """Return the description of a tool without white space, punctuation and case, and the names of its parameters."""
     tool = entry.value
     return compact(_description(tool)), _parameters(tool)
 
 
-def _told(entry: "PinnedEntry") -> _Told:
+def _told(entry: KnownTool) -> _Told:
     tool = entry.value
     return _Told(frozenset(terms(_description(tool))), _parameters(tool))
 
