@@ -2,6 +2,7 @@ import contextlib
 import gzip
 import json
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,41 @@ def test_a_folder_is_read_file_by_file_and_each_names_its_server(tmp_path: Path)
     written(tmp_path, "mail.json.gz", gzip.compress(json.dumps({"tools": [FULL]}).encode()))
     written(tmp_path, "notes.txt", "not a catalog")
     assert set(read_catalog(tmp_path).catalog.tools) == {"git/get_forecast", "mail/get_forecast"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("swagger.json", '{"swagger": "2.0", "paths": {}}', "Swagger 2.0"),
+        ("other.json", '{"version": 3}', "Found no tools"),
+        ("scalar.json", "5", "this is int"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_alone_and_in_a_folder(
+    tmp_path: Path, name: str, content: str, says: str
+) -> None:
+    written(tmp_path, "git.json", json.dumps({"tools": [FULL]}))
+    path = written(tmp_path, name, content)
+    for source in (path, tmp_path):
+        with pytest.raises(InvalidCatalog) as refused:
+            read_catalog(source)
+        assert str(refused.value).startswith(repr(str(path)))
+        assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "yml"])
+def test_yaml_in_a_folder_is_read(tmp_path: Path, suffix: str) -> None:
+    written(tmp_path, f"git.{suffix}", "tools:\n  - name: status\n")
+    if find_spec("yaml") is not None:
+        assert set(read_catalog(tmp_path).catalog.tools) == {"git/status"}
+        return
+    with pytest.raises(InvalidCatalog, match=rf"git\.{suffix}.*pip install pyyaml"):
+        read_catalog(tmp_path)
+
+
+def test_a_tool_that_is_not_json_is_reported_by_its_name() -> None:
+    (problem,) = read_catalog([FULL, {"name": "send", "when": object()}]).problems
+    assert str(problem).startswith("[1]: skipped: 'send': it is not JSON")
 
 
 def test_json_lines_are_known_by_their_content_too(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import shortlist
 from shortlist.config.settings import Limits
 from shortlist.disclosure import render
 from shortlist.disclosure.render import compact_json
-from shortlist.gateway import calling
+from shortlist.gateway import refusing
 from tests.gateway.support import Era, Fixture, schema, serve, words
 from tests.gateway.test_limits import listening
 
@@ -115,7 +115,7 @@ async def test_long_definitions_are_rendered_beside_the_event_loop(
         return compact_json(value)
 
     monkeypatch.setattr(render, "compact_json", noted)
-    monkeypatch.setattr(calling, "compact_json", noted)
+    monkeypatch.setattr(refusing, "compact_json", noted)
     fixture = Fixture("alpha")
     fixture.tools["wide"] = ("A wide tool.", schema(**{f"property_{number}": "string" for number in range(3_000)}))
     async with serve(fixture) as served, served.client() as client:
@@ -131,7 +131,7 @@ async def test_a_burst_of_refused_calls_renders_the_schema_once(monkeypatch: pyt
         rendered.append(value)
         return compact_json(value)
 
-    monkeypatch.setattr(calling, "compact_json", noted)
+    monkeypatch.setattr(refusing, "compact_json", noted)
     fixture, shown = Fixture("alpha"), list[str]()
     fixture.tools = {"echo": ("Echo.", schema(text="string", only_in_this_test="string"))}
 

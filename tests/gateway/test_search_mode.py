@@ -1,5 +1,6 @@
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from shortlist.storage.memory import MemoryResults
 from shortlist.telemetry.events import Called, CircleBroken, Event, Searched
 from shortlist.text.asks import Ask, read_ask
 from tests.gateway.support import Era, Fixture, serve, words
+from tests.upstream.support import script
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 eras = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -125,6 +127,32 @@ async def test_servers_are_preferred_and_with_only_nothing_else_is_searched() ->
     assert "No server 'bete'." in guessed
     assert wrong.is_error
     assert "Did you mean 'beta'?" in words(wrong)
+
+
+async def test_names_in_hints_are_read_in_any_case() -> None:
+    async with serve(*pair()) as served, served.client() as client:
+        found = await search(client, query="add two numbers", servers=["Beta"], only=True)
+    assert "Searched only: servers beta." in found
+    assert "beta__add" in found
+
+
+async def test_an_unknown_category_or_tag_is_named_with_the_closest_one(tmp_path: Path) -> None:
+    listed = {"name": "play", "description": "Play a song.", "category": "Music", "tags": ["audio"]}
+    content = {"tools/list": {"tools": [{**listed, "inputSchema": {"type": "object"}}]}}
+    (tmp_path / "player.json").write_text(json.dumps(content))
+    player = script("player", str(tmp_path / "player.json"), file="listing.py")
+    async with serve(others={"player": player}) as served, served.client() as client:
+        hinted = await search(client, query="play a song", category="musik", tags=["nope"])
+        wrong = await client.call_tool("search_tools", {"query": "play a song", "tags": ["nope"], "only": True})
+        known = await search(client, query="play a song", category="music", tags=["AUDIO"], only=True)
+    assert "No category 'musik'. Did you mean 'Music'?" in hinted
+    assert hinted.endswith("No tag 'nope'.")
+    assert "Preferred:" not in hinted
+    assert "player__play" in hinted
+    assert wrong.is_error
+    assert "No tag 'nope'." in words(wrong)
+    assert "Searched only: category Music, tags audio." in known
+    assert "player__play" in known
 
 
 async def test_a_wrong_hint_never_hides_a_tool() -> None:

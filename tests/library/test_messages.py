@@ -232,3 +232,15 @@ def test_an_unspoken_follow_up_of_a_long_chat_is_read_at_once() -> None:
     found = context([*turns, user("delete them")])
     assert found.asked.relation == "continues"
     assert "tenant 249" in found.text
+
+
+def test_content_may_be_one_part_instead_of_a_list() -> None:
+    assert context([{"role": "user", "content": {"type": "text", "text": "read the logs"}}]).text == "read the logs"
+
+
+def test_a_chat_in_which_nobody_known_speaks_names_the_unknown_roles() -> None:
+    chat = [{"role": "bot", "content": "Hello."}, {"role": "customer", "content": "send it"}]
+    with pytest.raises(InvalidQuery, match=r"the roles 'bot', 'customer' are unknown\. Use 'user'"):
+        context(chat)
+    with pytest.raises(InvalidQuery, match="pass one with words"):
+        context([{"role": "system", "content": "You are a pirate."}])

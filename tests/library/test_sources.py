@@ -170,6 +170,51 @@ def test_what_cannot_be_read_is_named_in_one_warning() -> None:
     assert len(made.problems) == 2
 
 
+class Broken:
+    """An object of which nothing can be read."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("no connection")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no connection")
+
+
+def test_each_problem_names_the_position_in_the_list_and_the_rest_is_read() -> None:
+    class Odd: ...
+
+    items = [MCP, Odd(), 5, "text", None, Broken(), {"name": 5}, {"x": 1}, {"name": "late", "when": object()}, fetch]
+    reading = read_source(items)
+    assert reading.catalog.tools.keys() == {"send_email", "fetch"}
+    assert [problem.partition(":")[0] for problem in reading.problems] == [f"[{n}]" for n in range(1, 9)]
+    assert reading.problems[4] == "[5]: skipped: a Broken cannot be read: RuntimeError: no connection"
+    assert "'late': it is not JSON" in reading.problems[7]
+
+
+def test_a_tool_of_a_group_is_reported_with_its_place_in_it() -> None:
+    class Kit:
+        tools = (send_email, 5)
+
+    assert read_source([fetch, Kit()]).problems == ("[1][1]: skipped: 5 cannot be read as a tool",)
+
+
+def test_two_tools_of_one_name_are_refused_with_the_position_of_the_second() -> None:
+    made = Tool(id="mail/send", name="send", server="mail")
+    with pytest.raises(InvalidCatalog, match=r"and \[2\]\. Rename one"):
+        read_source([fetch, made, made])
+
+
+def test_twenty_problems_are_named_in_the_warning_and_the_rest_is_counted() -> None:
+    with pytest.warns(UserWarning, match=r"22 tools were left out: .*\[20\]: .*; and 2 more in `\.problems`") as warned:
+        ToolFilter([MCP, *range(22)], embedding=None)
+    assert "[21]" not in str(warned[0].message)
+
+
+def test_an_openapi_document_is_read_beside_a_function() -> None:
+    document = {"openapi": "3.1.0", "info": {"title": "Shop"}, "paths": {"/a": {"get": {"operationId": "look"}}}}
+    assert read_source([document, fetch]).catalog.tools.keys() == {"shop/look", "fetch"}
+
+
 def test_tools_made_in_code_are_found_by_their_labels_and_those_read_by_what_ranks() -> None:
     made = Tool(id="a/frob", name="frob", server="a", tags=("billing",), category="finance", keywords=("ledger",))
     read = replace(made, id="a/zap", name="zap", content_hash="1")

@@ -1,9 +1,11 @@
 """A filter's vectors: made once, forgotten in time, and missed by nobody while a model is slow or broken."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 
 from shortlist.errors import ModelError
@@ -233,3 +235,80 @@ def test_an_embedder_of_ones_own_works_as_documented() -> None:
 def test_a_vector_that_is_no_number_is_an_error_that_says_so(value: float) -> None:
     with pytest.raises(ModelError, match="the provider returned NaN or infinity in an embedding"):
         workplace(embedding=Own(value))
+
+
+class Faulty(HashingEmbedder):
+    """Has a fault with queries, or none with `None`."""
+
+    fault: Callable[[], Any] | None = None
+
+    def embed_query(self, text: str) -> Vectors:
+        if self.fault is None:
+            return super().embed_query(text)
+        vector: Vectors = self.fault()
+        return vector
+
+
+def _boom() -> Any:
+    raise KeyError("boom")
+
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    "NaN or infinity": lambda: np.full(32, np.nan),
+    "shape": lambda: [1.0] * 5,
+    "returned None": lambda: None,
+    "zero vector": lambda: np.zeros(32),
+    "vectors of numbers": lambda: "many",
+    "failed with KeyError: 'boom'": _boom,
+}
+
+
+@pytest.mark.parametrize(("said", "fault"), FAULTS.items())
+def test_whatever_is_wrong_with_the_vector_of_a_query_is_named_and_the_words_answer(
+    said: str, fault: Callable[[], Any]
+) -> None:
+    model = Faulty()
+    made = workplace(embedding=model)
+    model.fault = fault
+    found = made.filter(MERGE)
+    assert found.tools[0].id == "github/merge_pull_request"
+    assert found.confidence == workplace(embedding="none").filter(MERGE).confidence
+    (warning,) = found.warnings
+    assert warning.startswith("Using lexical search only: ")
+    assert said in warning
+    assert made.explain(MERGE).notes == (warning,)
+    made.clear_cache()
+    model.fault = None
+    assert made.filter(MERGE).warnings == ()
+
+
+def test_a_wrong_vector_for_one_query_does_not_hold_back_the_next() -> None:
+    model = Faulty()
+    made = workplace(embedding=model)
+    model.fault = FAULTS["zero vector"]
+    assert made.filter(MERGE).warnings
+    model.fault = None
+    assert made.filter("send an email").warnings == ()
+
+
+def test_what_an_embedder_raises_on_documents_is_an_error_at_the_start() -> None:
+    class Broken(HashingEmbedder):
+        def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:  # noqa: ARG002
+            raise KeyError("boom")
+
+    with pytest.raises(ModelError, match="hashing@1 failed with KeyError: 'boom'"):
+        workplace(embedding=Broken())
+
+
+def test_a_tool_with_a_zero_vector_is_named_and_found_by_its_words() -> None:
+    class Blank(HashingEmbedder):
+        def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+            merging = [text.startswith("github merge") for text in texts]
+            return np.where(np.array(merging)[:, None], np.float32(0), super().embed_documents(texts, progress))
+
+    made = workplace(embedding=Blank())
+    found = made.filter(MERGE)
+    assert found.tools[0].id == "github/merge_pull_request"
+    assert found.warnings == ("The model returned zero vectors for github/merge_pull_request: found by words alone.",)
+    assert made.stats().waiting == 0
+    assert made.filter(MERGE, servers=["mail"]).warnings == ()

@@ -1,7 +1,13 @@
 """Tool objects of frameworks that can be installed beside each other, from the real packages."""
 
-import pytest
+from typing import Annotated
 
+import anyio
+import pytest
+from pydantic import Field
+
+from shortlist.errors import InvalidCatalog
+from shortlist.library.sources import read_source
 from tests.objects.support import check, read_one, search_docs
 
 pytest.importorskip("llama_index.core")
@@ -51,7 +57,41 @@ def test_an_agno_function_and_toolkit_are_read() -> None:
     from agno.tools import Toolkit, tool
 
     check(read_one(Toolkit(name="docs", tools=[search_docs])))
-    check(read_one(tool(search_docs)), default=False)
+    check(read_one(tool(search_docs)))
+
+
+def annotated(query: Annotated[str, Field(description="What to look for.", min_length=2)], limit: int = 5) -> str:
+    """Search the documents."""
+    return f"{query} {limit}"
+
+
+def test_what_agno_leaves_out_is_read_of_the_function() -> None:
+    from agno.tools import tool
+
+    found = read_one(tool(annotated))
+    check(found, name="annotated")
+    assert found.input_schema["properties"]["query"]["minLength"] == 2
+
+
+def test_what_dspy_leaves_out_is_read_of_the_function() -> None:
+    import dspy
+
+    found = read_one(dspy.Tool(annotated))
+    check(found, name="annotated")
+    assert found.input_schema["properties"]["query"]["minLength"] == 2
+
+
+def test_containers_that_are_listed_asynchronously_say_what_to_pass() -> None:
+    from autogen_core.tools import FunctionTool, StaticWorkbench
+    from fastmcp import FastMCP
+
+    server = FastMCP("docs")
+    server.tool(search_docs)
+    workbench = StaticWorkbench([FunctionTool(search_docs, description="Search the documents.")])
+    for source in (server, workbench):
+        with pytest.raises(InvalidCatalog, match=r"awaiting its list_tools\(\)"):
+            read_source(source)
+        assert read_source(anyio.run(source.list_tools)).catalog.tools.keys() == {"search_docs"}
 
 
 def test_coroutines_of_an_agno_toolkit_are_read() -> None:

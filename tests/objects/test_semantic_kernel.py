@@ -17,6 +17,7 @@ class Order(BaseModel):
 
 
 def test_a_semantic_kernel_function_and_plugin_are_read() -> None:
+    from semantic_kernel import Kernel
     from semantic_kernel.functions import KernelPlugin, kernel_function
 
     class Docs:
@@ -25,7 +26,8 @@ def test_a_semantic_kernel_function_and_plugin_are_read() -> None:
             return f"{query} {limit}"
 
     plugin = KernelPlugin.from_object("docs", Docs())
-    for made in (plugin, plugin["search_docs"]):
+    kernel = Kernel(plugins=plugin)
+    for made in (plugin, plugin["search_docs"], kernel, kernel.plugins):
         tool = read_one(made)
         check(tool)
         assert tool.server == "docs"

@@ -84,3 +84,7 @@ def test_every_feature_and_stage_is_explained_in_words() -> None:
 def test_the_gloss_of_a_wish_too_short_to_tell_its_language_is_explained() -> None:
     text = explained(Query(text="den Pull Request zusammenführen und die E-Mail an Tom schicken"))
     assert "wish: 'die E-Mail an Tom schicken', read as '" in text
+
+
+def test_an_explanation_says_that_a_language_is_not_supported() -> None:
+    assert "Greek is not among the supported languages" in explained(Query(text="στείλε ένα email"))

@@ -62,6 +62,26 @@ def test_a_request_that_is_surer_as_a_whole_is_not_taken_apart() -> None:
     assert serve_each(surer, (Wish("first"), Wish("second")), (first, second)) is surer
 
 
+def test_short_parts_with_a_tool_each_are_several_wishes_though_the_whole_is_surer_of_one_of_them() -> None:
+    wishes, found = (Wish("merge pull request 12"), Wish("tell #dev")), (answered(9.0, 5.0), answered(8.0, 4.0))
+    surer = replace(found[0], confidence=replace(found[0].confidence, probability=0.8))
+    assert [served.text for served in serve_each(surer, wishes, found).wishes] == ["merge pull request 12", "tell #dev"]
+
+
+def test_a_long_part_is_not_a_wish_of_its_own_where_the_whole_request_is_surer() -> None:
+    wishes = (Wish("run ipconfig on the office machine in the basement"), Wish("tell me the servers"))
+    found = (answered(9.0, 5.0), answered(8.0, 4.0))
+    surer = replace(found[0], confidence=replace(found[0].confidence, probability=0.8))
+    assert serve_each(surer, wishes, found) is surer
+
+
+def test_a_short_part_without_a_likely_tool_is_not_a_wish_of_its_own_where_the_whole_request_is_surer() -> None:
+    first, second = answered(9.0, 5.0), answered(8.0, 4.0)
+    surer = replace(first, confidence=replace(first.confidence, probability=0.8))
+    unlikely = replace(second, confidence=replace(second.confidence, level="low", probability=0.3))
+    assert serve_each(surer, (Wish("add up the hours"), Wish("give me the sum")), (first, unlikely)) is surer
+
+
 def answered(*scores: float) -> SearchResult:
     """Return an answer whose hits have some scores and are nobody else's."""
     tools = [Tool(id=f"{scores[0]}/{score}", server="s", name=f"t{score}") for score in scores]

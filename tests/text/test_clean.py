@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.text.tokens import clean_text, fold, one_line
+from shortlist.text.tokens import clean_text, fold, one_line, typed_text
 
 hostile = st.text(st.one_of(st.characters(), st.sampled_from("\x1b[]m\x07\r\n\t\x9b\u200b\u202e\U000e0041\ud800")))
 
@@ -57,6 +57,20 @@ def test_cleaned_text_can_be_encoded(text: str) -> None:
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126)))
 def test_plain_text_passes_unchanged(text: str) -> None:
     assert clean_text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        (unicodedata.normalize("NFD", "gönder 이메일 gửi"), "gönder 이메일 gửi"),
+        ("ｓｅｎｄ　ｍａｉｌ　２", "send　mail　2"),
+        ("ﾌｧｲﾙを削除して", "ファイルを削除して"),
+        ("天气怎么样？", "天气怎么样？"),
+        ("10 m² … ½", "10 m² … ½"),
+    ],
+)
+def test_what_is_typed_on_another_machine_reads_the_same(typed: str, read: str) -> None:
+    assert typed_text(typed) == read
 
 
 @given(hostile, st.integers(2, 60))

@@ -64,6 +64,9 @@ POSTED = (ChatTurn("user", "post the release notes in slack"), ChatTurn("assista
             "",
         ),
         (LISTED, "send Lena a private message on slack that lunch is at 12", "new", ""),
+        (LISTED, "how many people are reading our shop this very second?", "new", ""),
+        (LISTED, "show the sales by region since last week", "new", ""),
+        (LISTED, "now move that two days", "continues", "the pods in production"),
         ((), "merge it", "new", ""),
         (LISTED, "kill it, and create a jira ticket for the checkout team", "continues", "the pods in production"),
         (LISTED, "create a jira ticket for the checkout team and assign it", "new", ""),
@@ -106,6 +109,7 @@ def test_a_yes_that_names_the_step_is_searched_by_the_step() -> None:
         ("don't touch the channel, leave a comment", "leave a comment", {"touch", "channel"}),
         ("I didn't want it split, just compressed", "compressed", {"split"}),
         ("wrong place, that belongs on gitlab", "that belongs on gitlab", set()),
+        ("oh no everyone writes essays, i meant a poll", "oh no everyone writes essays, i meant a poll", set()),
     ],
 )
 def test_a_correction_rejects_all_that_is_not_to_be_done(ask: str, wanted: str, rejected: set[str]) -> None:

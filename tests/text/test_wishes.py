@@ -23,6 +23,16 @@ from shortlist.text.queries import MAX_WISHES, wishes
             "turn the lights off, close the blinds and arm the alarm",
             ["turn the lights off", "close the blinds", "arm the alarm"],
         ),
+        ("first stop the container, then remove it", ["stop the container", "remove it"]),
+        ("First, open an issue. Then email Karin about it.", ["open an issue.", "email Karin about it."]),
+        ("Create a bucket. After that, list all buckets.", ["Create a bucket.", "list all buckets."]),
+        ("First of all, stop the web container. Second, remove it.", ["stop the web container.", "remove it."]),
+        ("ack it and show me the logs", ["ack it", "show me the logs"]),
+        ("The demo is today. Create a bucket and email Tom", ["The demo is today. Create a bucket", "email Tom"]),
+        (
+            "We go to the castle. What will the weather be and how do we get there?",
+            ["We go to the castle. What will the weather be", "how do we get there?"],
+        ),
     ],
 )
 def test_each_wish_of_a_request_is_found(text: str, parts: list[str]) -> None:
@@ -39,6 +49,12 @@ def test_each_wish_of_a_request_is_found(text: str, parts: list[str]) -> None:
         "which tests pass and fail on the same commit",
         "I want to cook lasagne tonight. Can you find a recipe?",
         "I need help with the pump. Can you send me its manual and catalog?",
+        "It is late. I want to cook lasagne tonight. Can you find a recipe?",
+        "find a flight and its price",
+        "print the page in black and white",
+        "list users and groups",
+        "first name, email and phone of the customer",
+        "In the shared folder, find the newest report and open it",
         "",
     ],
 )

@@ -1,6 +1,6 @@
 """The catalog as one scope sees it. Whatever answers a request gets this, and cannot name anything outside it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from shortlist.models import PROGRAMS, Filters, Server, Tool, ToolId
 SUGGESTED_NAMES = 3
 SIMILAR_ENOUGH = 60
 SHORTEST_GUESS = 3
+LONGEST_SUGGESTED = 60
 
 
 class ScopedCatalog:
@@ -127,6 +128,13 @@ class ScopedCatalog:
         """The servers of which at least one tool is in reach."""
         return tuple(name for name in self._catalog.servers if self.members(name))
 
+    @cached_property
+    def labels(self) -> Mapping[str, tuple[str, ...]]:
+        """The categories and tags of the tools in reach; reads every tool, so ask for it in a worker thread."""
+        tools = [self._catalog.tools[tool_id] for tool_id in self]
+        categories, tags = {tool.category for tool in tools}, {tag for tool in tools for tag in tool.tags}
+        return {"categories": tuple(sorted(categories - {""})), "tags": tuple(sorted(tags))}
+
     def server(self, name: str) -> Server | None:
         """Return what is known about a server in reach."""
         return self._catalog.servers.get(name) if name in self.servers or self.has_server(name) else None
@@ -234,10 +242,26 @@ def _covered(scope: Scope, catalog: Catalog) -> Iterator[ToolId]:
         yield from ids if scope.covers_server(server) else filter(scope.covers, ids)
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Suggest the known name that looks most like this one, or list the known names."""
-    similar = process.extractOne(name, known, score_cutoff=SIMILAR_ENOUGH)
+def called_so(names: Collection[str], known: Sequence[str]) -> dict[str, frozenset[str]]:
+    """Return what is called by each of some names: by exactly this one, or else by it in another case."""
+    found: dict[str, frozenset[str]] = {}
+    for name in names:
+        alike = [each for each in known if each.casefold() == name.casefold()]
+        if alike:
+            found[name] = frozenset({name} if name in alike else alike)
+    return found
+
+
+def did_you_mean(name: str, known: Sequence[str], *, lists: bool = True) -> str:
+    """Suggest the known name that looks most like this one, or list the known names where that is wanted.
+
+    Labels, which servers write as they like, are not listed: a long one may be a text for the model.
+    """
+    short = [each for each in known if len(each) <= LONGEST_SUGGESTED]
+    similar = process.extractOne(name, short, score_cutoff=SIMILAR_ENOUGH)
     if similar:
         return f"Did you mean {similar[0]!r}?"
+    if not lists:
+        return ""
     more = " …" if len(known) > 20 else ""
     return f"There are {', '.join(known[:20])}{more}." if known else "There are none."

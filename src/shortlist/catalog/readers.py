@@ -6,13 +6,15 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.catalog.openapi import is_openapi, server_of
+from shortlist.catalog.openapi import is_openapi, read_openapi
 from shortlist.errors import InvalidCatalog
 from shortlist.models import Annotations, Server, Tool, ToolId
 from shortlist.schema import text_of
@@ -20,6 +22,8 @@ from shortlist.text.tokens import clean_text, one_line
 
 Raw: TypeAlias = Mapping[str, Any]
 
+CATALOG_FILES = ("*.json", "*.jsonl", "*.json.gz", "*.jsonl.gz", "*.yaml", "*.yml")
+"""What is read of a folder."""
 MAX_NAME_LENGTH = 512
 MAX_NESTING = 200
 """Deeper than any real schema, and far below the recursion limit of other readers."""
@@ -65,7 +69,7 @@ def read_catalog(source: str | Path | Any) -> CatalogReading:
     """Read a file (JSON or JSON lines, gzipped or not), a folder of them, or parsed JSON."""
     if isinstance(source, (str, Path)):
         return _read_path(Path(source))
-    return _collect(_entries(source, ""))
+    return read_entries(_entries(source, ""))
 
 
 def tool_from_mcp(raw: Raw, server: str = "", *, tool_id: str | None = None) -> Tool:
@@ -180,10 +184,11 @@ ToolEntry: TypeAlias = tuple[str, Callable[[], tuple[Tool, Server | None]]]
 """A place in the source and how to read the tool there."""
 
 
-def _collect(entries: Iterable[ToolEntry], problems: Iterable[ReadingProblem] = ()) -> CatalogReading:
+def read_entries(entries: Iterable[ToolEntry]) -> CatalogReading:
+    """Read the tools of a source one by one."""
     tools: dict[str, Tool] = {}
     servers: dict[str, Server] = {}
-    found = list(problems)
+    found: list[ReadingProblem] = []
     for place, read in entries:
         try:
             tool, server = read()
@@ -201,11 +206,19 @@ def _collect(entries: Iterable[ToolEntry], problems: Iterable[ReadingProblem] = 
 
 def _read_path(path: Path) -> CatalogReading:
     if path.is_dir():
-        files = sorted(p for pattern in ("*.json", "*.jsonl", "*.json.gz", "*.jsonl.gz") for p in path.glob(pattern))
+        files = sorted(file for pattern in CATALOG_FILES for file in path.glob(pattern))
         if not files:
-            raise InvalidCatalog(f"No catalog in {str(path)!r}: put *.json or *.jsonl files with tools there.")
-        return _collect(entry for file in files for entry in _entries(_parsed(file), _server_name(file)))
-    return _collect(_entries(_parsed(path), ""))
+            raise InvalidCatalog(f"No catalog in {str(path)!r}: put *.json, *.jsonl or *.yaml files with tools there.")
+        return read_entries(entry for file in files for entry in _file_entries(file, _server_name(file)))
+    return read_entries(_file_entries(path, ""))
+
+
+def _file_entries(path: Path, name: str) -> Iterator[ToolEntry]:
+    source = _parsed(path)
+    try:
+        yield from _entries(source, name)
+    except InvalidCatalog as error:
+        raise InvalidCatalog(f"{str(path)!r}: {error}") from None
 
 
 def _server_name(file: Path) -> str:
@@ -303,14 +316,14 @@ def _line_reader(line: str) -> Callable[[], tuple[Tool, Server | None]]:
             raw = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise BadTool(f"not JSON ({error})") from None
-        return _read_any(raw, "")
+        return read_tool(raw, "")
 
     return read
 
 
 def _object_entries(source: Raw, name: str) -> Iterator[ToolEntry]:
     if is_openapi(source):
-        source = server_of(source)
+        return _openapi_entries(source, name)
     if "tools" in source and isinstance(source["tools"], list):
         server = _server_of(source.get("server") if isinstance(source.get("server"), Mapping) else source, name)
         return _tool_entries(source["tools"], server, f"{server.name or 'tools'}")
@@ -319,27 +332,52 @@ def _object_entries(source: Raw, name: str) -> Iterator[ToolEntry]:
     if isinstance(source.get("servers"), (list, tuple)):
         return _array_entries(source["servers"], name)
     if "name" in source or "function" in source:
-        return iter([("tool", lambda: _read_any(source, name))])
+        return iter([("tool", lambda: read_tool(source, name))])
     raise InvalidCatalog(
         "Found no tools: expected a tools/list result, an array of tools or servers, or one tool a line; "
         f"the keys here are {sorted(map(str, source))[:8]}."
     )
 
 
+def _openapi_entries(document: Raw, name: str) -> Iterator[ToolEntry]:
+    reading = read_openapi(document)
+    left_out = ((f"{reading.server['name']} {place}", refused(reason)) for place, reason in reading.left_out)
+    return chain(_object_entries(reading.server, name), left_out)
+
+
 def _array_entries(source: Iterable[Any], name: str) -> Iterator[ToolEntry]:
     for position, item in enumerate(source):
-        if _is_mapping(item) and isinstance(item.get("tools"), (list, tuple)):
-            server = _server_of(item, name)
-            yield from _tool_entries(item["tools"], server, server.name or f"[{position}]")
-        else:
-            yield f"[{position}]", lambda item=item: _read_any(item, name)  # type: ignore[misc]
+        yield from item_entries(item, f"[{position}]", name)
+
+
+def item_entries(item: Any, place: str, name: str = "") -> Iterator[ToolEntry]:
+    """Yield what an item of a list holds: a tool, or the tools of a server or of an OpenAPI document."""
+    if _is_mapping(item) and isinstance(item.get("tools"), (list, tuple)):
+        server = _server_of(item, name)
+        yield from _tool_entries(item["tools"], server, server.name or place)
+    elif _is_mapping(item) and is_openapi(item):
+        try:
+            yield from _openapi_entries(item, name)
+        except InvalidCatalog as error:
+            yield place, refused(str(error))
+    else:
+        yield place, partial(read_tool, item, name)
+
+
+def refused(reason: str) -> Callable[[], tuple[Tool, Server | None]]:
+    """Return the reader of what is known to be no tool."""
+
+    def read() -> tuple[Tool, Server | None]:
+        raise BadTool(reason)
+
+    return read
 
 
 def _tool_entries(tools: Iterable[Any], server: Server, place: str) -> Iterator[ToolEntry]:
     for position, raw in enumerate(tools):
 
         def read(raw: Any = raw) -> tuple[Tool, Server | None]:
-            tool, _ = _read_any(raw, server.name)
+            tool, _ = read_tool(raw, server.name)
             return tool, server if server.name else None
 
         yield f"{place}.tools[{position}]", read
@@ -362,7 +400,7 @@ def _text(raw: Raw, key: str) -> str:
     return _encodable(text_of(raw.get(key)))
 
 
-def _read_any(raw: Any, server: str) -> tuple[Tool, Server | None]:
+def read_tool(raw: Any, server: str = "") -> tuple[Tool, Server | None]:
     """Read one tool: MCP, OpenAI (both shapes), Anthropic, or a line of the benchmark data."""
     if not _is_mapping(raw):
         raise BadTool(f"a tool is a JSON object, this is {type(raw).__name__}")
@@ -371,7 +409,15 @@ def _read_any(raw: Any, server: str) -> tuple[Tool, Server | None]:
         server = _text(raw, "server")
     described = Server(name=server, description=_text(raw, "server_description")) if server else None
     tool_id = raw.get("id") if isinstance(raw.get("id"), str) and raw.get("id") else None
-    return tool_from_mcp(_as_mcp(raw), server, tool_id=tool_id), described
+    try:
+        return tool_from_mcp(_as_mcp(raw), server, tool_id=tool_id), described
+    except BadTool as error:
+        raise BadTool(f"{_shown_name(raw)}{error}") from None
+
+
+def _shown_name(raw: Raw) -> str:
+    name = raw.get("name")
+    return f"{one_line(name, 80)!r}: " if isinstance(name, str) and clean_text(name).strip() else ""
 
 
 _SCHEMA_KEYS = ("inputSchema", "input_schema", "parameters", "inputs")

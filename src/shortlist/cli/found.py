@@ -10,8 +10,10 @@ from shortlist.text.tokens import one_line
 
 def result_text(result: SearchResult, name_of: NameOf) -> str:
     """Return the hits by the names that clients use, with the confidence."""
+    from shortlist.search.fusion import shown_chance  # noqa: PLC0415 - needs numpy, which a gateway starts without
+
     sure = result.confidence
-    lines = [f"confidence: {sure.level} ({sure.probability:.0%}), {result.milliseconds:.1f} ms"]
+    lines = [f"confidence: {sure.level} ({shown_chance(sure):.0%}), {result.milliseconds:.1f} ms"]
     if sure.level == "none":
         closest = " The closest:" if result.hits else " Nothing comes close."
         lines = [f"No good match here ({sure.match_probability:.0%} likely that there is one).{closest}"]

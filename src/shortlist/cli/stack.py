@@ -342,7 +342,7 @@ def _installable(settings: Settings) -> Sequence[Tool]:
 
 async def explained(search: Engine, query: Query, tool_id: ToolId, corrected: Mapping[str, str] | None) -> str:
     """Explain the rank of a tool to a caller who may know of these corrections; None: of all."""
-    why = await search.explain(query, tool_id)
+    why = replace(await search.explain(query, tool_id), notes=())  # they stand in the answer, once for all hits
     text: str = (why if corrected is None else why.limited_to(corrected)).text()
     return text
 

@@ -10,24 +10,26 @@ from numpy.typing import NDArray
 from shortlist.index.columns import Coded, Grouped
 from shortlist.index.ports import Mask, Rows
 from shortlist.models import Filters, Tool, ToolId
+from shortlist.text.deprecation import successor_of
 
 _CLAIMS = {None: 0, False: 1, True: 2}
-_COLUMNS = ("categories", "claims", "servers")
+_COLUMNS = ("categories", "claims", "deprecated", "servers")
 LOOKUP_COST = 10
 """Looking a tool up in a mapped file takes as long as passing over this many of them."""
 
 
 class Facets:
-    """Server, category, tags and annotations of every row.
+    """Server, category, tags and annotations of every row, and what it says of its deprecation.
 
     Rows are only ever added, so all versions of an index share one of these until its rows are compacted; each version
     looks at the rows it has.
     """
 
-    def __init__(
-        self, categories: Coded | None = None, claims: Coded | None = None, servers: Coded | None = None
-    ) -> None:
-        self.categories, self.claims, self.servers = categories or Coded(), claims or Coded(), servers or Coded()
+    def __init__(self, columns: Mapping[str, Coded] | None = None) -> None:
+        known = columns or {name: Coded() for name in _COLUMNS}
+        self.categories, self.claims, self.servers = known["categories"], known["claims"], known["servers"]
+        self.deprecated = known["deprecated"]
+        """The successor that a deprecated tool names, or "" where it names none; None for a tool in use."""
         self.tagged: Grouped = Grouped()
         """The rows of each tag."""
 
@@ -38,11 +40,12 @@ class Facets:
         self.categories.append(tool.category)
         claimed = tool.annotations
         self.claims.append(len(_CLAIMS) * _CLAIMS[claimed.read_only] + _CLAIMS[claimed.destructive])
+        self.deprecated.append(successor_of(tool))
         self.servers.append(tool.server)  # last: it counts the rows that are complete
 
     def compacted(self, rows: Rows) -> "Facets":
         """Return the facets of these rows alone; they move up."""
-        kept = Facets(self.categories.only(rows), self.claims.only(rows), self.servers.only(rows))
+        kept = Facets({name: getattr(self, name).only(rows) for name in _COLUMNS})
         moved = np.full(len(self.servers), -1)
         moved[rows] = np.arange(len(rows))
         for tag, old in self.tagged.items():
@@ -85,7 +88,7 @@ class Facets:
     @classmethod
     def restore(cls, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Facets":
         """Return saved facets; their arrays are used as they are and may lie in mapped files."""
-        facets = cls(*(Coded(values[name], arrays[name]) for name in _COLUMNS))
+        facets = cls({name: Coded(values[name], arrays[name]) for name in _COLUMNS})
         known = {tag: number for number, tag in enumerate(values["tags"])}
         facets.tagged = Grouped(known, {name: arrays[f"tags_{name}"] for name in ("starts", "rows")})
         return facets

@@ -146,6 +146,13 @@ class Index:
         """How many tools have no vector yet."""
         return len(self._waiting_rows(self.dense)) if self.dense is not None else len(self.rows)
 
+    def zero_vectors(self, among: Among) -> list[ToolId]:
+        """Return those of some tools whose vector is zero, which says nothing about them."""
+        if self.dense is None or not self.dense.zeros:
+            return []
+        rows, may_answer = self.dense.rows_with_zeros(), self.lexical.alive if among.rows is None else among.rows
+        return [self.ids[row] for row in rows[may_answer[rows]].tolist()]
+
     def reindexed(self, weights: Mapping[Field, FieldWeight]) -> ExactLexicalIndex:
         """Index the same rows with other field weights, for comparison."""
         alive = self.lexical.alive

@@ -32,7 +32,7 @@ from shortlist.index.nearest import ApproximateVectorIndex
 from shortlist.models import Server, ToolId
 from shortlist.paths import private_folder
 
-VERSION = 3
+VERSION = 4
 MAPPED_FROM = 256_000_000
 """Bytes of columns, those of about 200,000 tools, from which on an index is mapped into memory instead of read.
 

@@ -43,6 +43,8 @@ BLOCKS = 4
 class ExactVectorIndex:
     """Vectors by row, rounded to int8 with a scale each; a row without a vector scores zero.
 
+    A zero vector has the smallest scale: it is not asked for again, and counts as none.
+
     A value: `grown`, `compacted` and `with_vectors` return new indexes that share their codes. Codes are written only
     for rows whose scale is zero in every index that shares them, so older indexes never see a change.
     """
@@ -63,6 +65,8 @@ class ExactVectorIndex:
         self._scales = scales
         self.missing = self.size - int(np.count_nonzero(scales))
         """How many rows still wait for their vector."""
+        self.zeros = int(np.count_nonzero(scales == SMALLEST))
+        """How many rows have a zero vector."""
 
     @classmethod
     def empty(cls, dimensions: int, model_id: str, rows: int = 0) -> "ExactVectorIndex":
@@ -81,11 +85,14 @@ class ExactVectorIndex:
     def rows_without_vector(self) -> Rows:
         return np.flatnonzero(self._scales == 0)
 
+    def rows_with_zeros(self) -> Rows:
+        return np.flatnonzero(self._scales == SMALLEST)
+
     def waiting(self, rows: Rows) -> NDArray[np.bool_] | None:
-        """Mark the rows that have no vector yet; None where all have one."""
-        if not self.missing:
+        """Mark the rows that have no vector yet, or a zero vector; None where all have one."""
+        if not self.missing and not self.zeros:
             return None
-        marked: NDArray[np.bool_] = self._scales[rows] == 0
+        marked: NDArray[np.bool_] = self._scales[rows] <= SMALLEST
         return marked if marked.any() else None
 
     def grown(self, size: int) -> "ExactVectorIndex":
@@ -108,7 +115,7 @@ class ExactVectorIndex:
         self._codes[rows[free & first]] = codes[free & first]
         self._room[rows[free & ~first] - len(self._codes)] = codes[free & ~first]
         scales = self._scales.copy()
-        scales[rows[free]] = given[free]
+        scales[rows[free]] = np.maximum(given[free], SMALLEST)
         return ExactVectorIndex(self.model_id, self._codes, scales, self._room)
 
     def retrieve(self, query: Vectors, limit: int, among: Among) -> Candidates:
@@ -271,7 +278,11 @@ class QueryVectors:
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Embed documents; an embedder of the user's own need not know of progress."""
         more = (progress,) if self._reports else ()
-        return self._checked(self.embedder.embed_documents(texts, *more), len(texts))
+        try:
+            made = self.embedder.embed_documents(texts, *more)
+        except Exception as error:
+            raise self._failure(error) from error
+        return self._checked(made, len(texts))
 
     def embed_query(self, text: str) -> Vectors:
         return self.look_up(text).vector
@@ -310,12 +321,10 @@ class QueryVectors:
 
     def _make(self, text: str, own: "Future[Vectors]") -> Vectors:
         try:
-            vector: Vectors = self._checked([self.embedder.embed_query(text)], 1)[0]
+            vector = self._asked(text)
         except BaseException as error:
             with self._lock:
                 del self._pending[text]
-                if isinstance(error, ModelError):
-                    self._failed = (self.clock(), error)
             own.set_exception(error)
             raise
         with self._lock:
@@ -325,6 +334,28 @@ class QueryVectors:
                 self._known.popitem(last=False)
         own.set_result(vector)
         return vector
+
+    def _asked(self, text: str) -> Vectors:
+        """Embed a query; a model that fails is left alone for a while, one that returns a wrong vector is not."""
+        try:
+            made = self.embedder.embed_query(text)
+        except Exception as error:
+            failure = self._failure(error)
+            with self._lock:
+                self._failed = (self.clock(), failure)
+            raise failure from error
+        if made is None:
+            raise ModelError(f"{self.model_id} returned None instead of the query's vector.")
+        vector: Vectors = self._checked([made], 1)[0]
+        if not vector.any():
+            raise ModelError(f"{self.model_id} returned a zero vector for the query.")
+        return vector
+
+    def _failure(self, error: Exception) -> ModelError:
+        """Return an error of the model as it is, and what else an embedder raises as one."""
+        if isinstance(error, ModelError):
+            return error
+        return ModelError(f"{self.model_id} failed with {type(error).__name__}: {error}")
 
     def _checked(self, made: Any, wanted: int) -> Vectors:
         """Return normalised vectors as an array; raise if they are invalid."""

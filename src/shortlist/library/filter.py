@@ -46,7 +46,7 @@ from shortlist.text.queries import read_expansions
 
 BY_VECTORS = ("hybrid", "dense")
 """The modes of search that ask for a query's vector."""
-SHOWN_PROBLEMS = 5
+SHOWN_PROBLEMS = 20
 """Tools that could not be read and are named in the warning about them."""
 
 Chat: TypeAlias = str | Mapping[str, Any] | Sequence[Any]
@@ -176,7 +176,7 @@ class ToolFilter:
             found = explain_turn(self._ready(looked), context, asked, tool_id, chat)
         if found is None:
             raise InvalidQuery("Nothing was found, so there is nothing to explain. Name a tool to see why.")
-        return found
+        return replace(found, notes=(*turn.warnings, *found.notes))
 
     def smart_select(
         self, query: Chat, *, limit: int = SELECTED, model: LanguageModel | Literal["auto"] | None = "auto"

@@ -12,7 +12,7 @@ from shortlist.errors import InvalidQuery
 from shortlist.text.asks import Ask, quoted, read_ask
 from shortlist.text.conversation import SAID_CHARS, TAKEN_CHARS, Asked, ChatTurn, Role, asked_now
 from shortlist.text.queries import query_of
-from shortlist.text.tokens import clean_text
+from shortlist.text.tokens import typed_text
 
 Messages: TypeAlias = Sequence[Any]
 
@@ -29,6 +29,8 @@ _ROLES: Mapping[str, Role] = {
     "aimessagechunk": "assistant",
     "model": "assistant",
 }
+SILENT_ROLES = frozenset({"system", "developer", "tool", "function"})
+"""Roles whose text is not searched by."""
 _CALLS = frozenset({"tool_use", "function_call", "server_tool_use", "custom_tool_call", "mcp_call"})
 _TEXTS = frozenset({"text", "input_text", "output_text"})
 NO_ASK = Ask("")
@@ -64,13 +66,14 @@ class Context:
 def read_context(source: str | Messages | Mapping[str, Any], *, messages: int, tokens: int) -> Context:
     """Read a text or a chat: what is asked now, with what the last `messages` turns settled."""
     if isinstance(source, str):
-        ask = read_ask(clean_text(source))
+        ask = read_ask(typed_text(source))
         asked = Asked(_present(query_of(ask)))
         return Context(clip(asked.text, tokens), asked, ask=ask)
-    turns = _by_speaker(read_turns([source] if isinstance(source, Mapping) else source))
+    given = [source] if isinstance(source, Mapping) else source
+    turns = _by_speaker(read_turns(given))
     spoken = [position for position, turn in enumerate(turns) if turn.text]
     if not spoken:
-        raise InvalidQuery("None of the messages holds text to search by: pass one with words, or a text.")
+        raise InvalidQuery(_nothing_said(given))
     asking = max((position for position in spoken if turns[position].role == "user"), default=spoken[-1])
     before = [position for position in spoken if position < asking][-(messages - 1) :] if messages > 1 else []
     calls = tuple(dict.fromkeys(name for turn in reversed(turns) for name in reversed(turn.calls)))
@@ -98,6 +101,19 @@ def read_turns(messages: Iterable[Any]) -> list[ChatTurn]:
     if not isinstance(messages, Iterable) or isinstance(messages, bytes):
         raise InvalidQuery(f"A query is a text or a list of messages; this is {type(messages).__name__}.")
     return [_turn(message, position) for position, message in enumerate(messages)]
+
+
+def _nothing_said(messages: Iterable[Any]) -> str:
+    """Say why nothing in a chat can be searched by, with the roles that are unknown."""
+    roles = dict.fromkeys(_role(_unpaired(message)) for message in messages)
+    unknown = [repr(role) for role in roles if role and role not in _ROLES and role not in SILENT_ROLES]
+    if not unknown:
+        return "None of the messages holds text to search by: pass one with words, or a text."
+    found = f"the role {unknown[0]} is" if len(unknown) == 1 else f"the roles {', '.join(unknown)} are"
+    return (
+        f"None of the messages holds text to search by: {found} unknown. Use 'user' or 'human' for requests, and "
+        "'assistant', 'ai' or 'model' for answers."
+    )
 
 
 def _by_speaker(turns: Iterable[ChatTurn]) -> list[ChatTurn]:
@@ -141,11 +157,10 @@ def _both_ends(text: str, characters: int) -> str:
 
 def _turn(message: Any, position: int) -> ChatTurn:
     if isinstance(message, str):
-        return ChatTurn("user", clean_text(message))
-    if isinstance(message, tuple) and len(message) == _PAIR:
-        message = {"role": message[0], "content": message[1]}
+        return ChatTurn("user", typed_text(message))
+    message = _unpaired(message)
     kind = _text(_get(message, "type"))
-    role = (_text(_get(message, "role")) or kind).lower()
+    role = _role(message) or kind.lower()
     if not role:
         raise InvalidQuery(f"messages[{position}] has no role; a message is {{'role': 'user', 'content': '…'}}.")
     if kind in _CALLS:
@@ -155,12 +170,21 @@ def _turn(message: Any, position: int) -> ChatTurn:
     return ChatTurn(_ROLES.get(role, "other"), _spoken(parts) if role in _ROLES else "", calls)
 
 
+def _unpaired(message: Any) -> Any:
+    is_pair = isinstance(message, tuple) and len(message) == _PAIR
+    return {"role": message[0], "content": message[1]} if is_pair else message
+
+
+def _role(message: Any) -> str:
+    return _text(_get(message, "role")).lower()
+
+
 def _parts(content: Any) -> list[Any]:
-    return [content] if isinstance(content, str) else _listed(content)
+    return [content] if isinstance(content, (str, Mapping)) else _listed(content)
 
 
 def _spoken(parts: Iterable[Any]) -> str:
-    return clean_text("\n".join(text for part in parts if (text := _part_text(part)))).strip()
+    return typed_text("\n".join(text for part in parts if (text := _part_text(part)))).strip()
 
 
 def _part_text(part: Any) -> str:

@@ -5,19 +5,23 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+from shortlist.catalog.readers import BadTool
 from shortlist.models import Json
 
 McpDefinition: TypeAlias = dict[str, Json]
 
 _SCHEMAS = ("parameters_json_schema", "params_json_schema")
 """What pydantic-ai, google-genai and the OpenAI Agents SDK call a tool's schema."""
-_GROUPS = ("function_declarations", "functions", "tools")
-"""Where google-genai, Semantic Kernel, Agno, Haystack, pydantic-ai and MCP results keep the tools of a group."""
+_GROUPS = ("function_declarations", "functions", "tools", "tool_defs", "toolsets", "plugins")
+"""Where google-genai, Semantic Kernel, Agno, Haystack, pydantic-ai and MCP results keep tools and groups of them."""
+_LISTINGS = ("list_tools", "get_tools")
+"""The methods by which servers, clients, workbenches and LangChain's toolkits list their tools, many asynchronously."""
 _ARGUMENT = re.compile(r"^\s*(?::param\s+)?(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>\S.*)$")
 _SECTION = re.compile(r"\n[^\S\n]*(?:Args|Arguments|Parameters):\s*\n|\n[^\S\n]*(?=:param )")
 _SKIPPED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_JSON = (Mapping, list, tuple, str, int, float, type(None))
 _NO_JSON = object()
 _ONE_TEXT: McpDefinition = {"type": "object", "properties": {"__arg1": {"type": "string"}}, "required": ["__arg1"]}
 """What LangChain tells models of a tool that takes one text."""
@@ -25,11 +29,13 @@ _EMPTY: McpDefinition = {"type": "object", "properties": {}}
 
 
 def members(item: Any) -> list[Any] | None:
-    """Return the tools of a toolkit, toolset, plugin or listing; None where the object is not a group of tools."""
-    if isinstance(item, Mapping) or definition_of(item) is not None:
-        return None
+    """Return the tools and groups in a toolkit, toolset, plugin or listing; None where the object is no such group."""
+    if isinstance(item, Mapping):
+        return list(item.values()) if holds_objects(item) else None
     if callable(listing := getattr(item, "to_tool_list", None)):  # LlamaIndex' tool specs
         return list(listing())
+    if prefix_of(item):
+        return [item.wrapped]
     for key in _GROUPS:
         held = getattr(item, key, None)
         if isinstance(held, Mapping):
@@ -37,7 +43,31 @@ def members(item: Any) -> list[Any] | None:
             return [*held.values(), *(apart.values() if isinstance(apart, Mapping) else ())]
         if isinstance(held, (list, tuple)):
             return list(held)
-    return None
+    return _listed(item)
+
+
+def holds_objects(item: Any) -> bool:
+    """Return whether this is a mapping of objects by name, as Semantic Kernel's plugins are, and not JSON."""
+    return isinstance(item, Mapping) and bool(item) and not any(isinstance(each, _JSON) for each in item.values())
+
+
+def prefix_of(item: Any) -> str:
+    """Return what pydantic-ai's PrefixedToolset puts before the names of its tools."""
+    prefix = getattr(item, "prefix", None)
+    return f"{prefix}_" if isinstance(prefix, str) and hasattr(item, "wrapped") else ""
+
+
+def _listed(item: Any) -> list[Any] | None:
+    """List the tools of a LangChain toolkit; raises BadTool where listing them has to be awaited."""
+    for name in _LISTINGS:
+        listing = getattr(item, name, None)
+        if inspect.iscoroutinefunction(listing):
+            needed = [key for key, each in inspect.signature(listing).parameters.items() if each.default is each.empty]
+            raise BadTool(
+                f"its tools are listed asynchronously; pass the result of awaiting its {name}({', '.join(needed)})"
+            )
+    listing = getattr(item, "get_tools", None)
+    return list(listing()) if callable(listing) else None
 
 
 def definition_of(item: Any) -> McpDefinition | None:
@@ -159,8 +189,9 @@ def _dspy(item: Any) -> McpDefinition | None:
         key: {**(_mapping(schema) or {}), **({"description": described[key]} if key in described else {})}
         for key, schema in arguments.items()
     }
-    required = [key for key, schema in properties.items() if "default" not in schema]
-    return _defined(name, item.desc, {"type": "object", "properties": properties, "required": required})
+    required = [key for key, each in properties.items() if _is_required(each.get("default", inspect.Parameter.empty))]
+    schema = _completed({"type": "object", "properties": properties, "required": required}, getattr(item, "func", None))
+    return _defined(name, item.desc, schema)
 
 
 def _semantic_kernel(item: Any) -> McpDefinition | None:
@@ -199,7 +230,30 @@ def _by_parameters(item: Any) -> McpDefinition | None:
     entrypoint = getattr(item, "entrypoint", None)
     if callable(entrypoint) and not schema.get("properties"):  # Agno reads the function when an agent is made
         return {**_from_callable(entrypoint), "name": name}
-    return _defined(name, getattr(item, "description", None), schema)
+    return _defined(name, getattr(item, "description", None), _completed(schema, entrypoint))
+
+
+def _completed(schema: Mapping[str, Any], function: Any) -> Mapping[str, Any]:
+    """Add the defaults, descriptions and limits of a function's arguments that a framework has left out."""
+    properties = _mapping(schema.get("properties"))
+    if properties is None or not callable(function):
+        return schema
+    written = _signature_schema(function)["properties"]
+    added = {
+        key: {word: value for word, value in written.get(key, {}).items() if _is_addition(word, value)}
+        for key in properties
+    }
+    return {
+        **schema,
+        "properties": {
+            key: {**added[key], **_as_json(own)} if isinstance(own, Mapping) else own for key, own in properties.items()
+        },
+    }
+
+
+def _is_addition(word: str, value: Any) -> bool:
+    """Return whether a keyword adds to a schema and is not another way to write its structure."""
+    return word in ("default", "enum") or (word not in ("$ref", "type") and isinstance(value, (str, int, float)))
 
 
 def _model(item: Any) -> McpDefinition | None:
@@ -221,37 +275,42 @@ def _from_callable(item: Callable[..., Any]) -> McpDefinition:
     return _defined(name, about, _signature_schema(item))
 
 
-def _signature_schema(item: Callable[..., Any]) -> dict[str, Json]:
-    from pydantic import TypeAdapter  # noqa: PLC0415
-    from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError  # noqa: PLC0415
-
+def _signature_schema(item: Callable[..., Any]) -> dict[str, Any]:
     properties: dict[str, Json] = {}
     required: list[str] = []
     definitions: dict[str, Json] = {}
     for name, parameter, annotation in _parameters(item):
-        try:
-            schema = TypeAdapter(annotation).json_schema(ref_template="#/$defs/{model}")
-        except (PydanticSchemaGenerationError, PydanticUserError, NameError):
-            schema = {}
+        default = parameter.default
+        if _is_field(default):
+            schema = _type_schema(Annotated[annotation, default]) or _type_schema(Annotated[Any, default])
+        else:
+            schema = {**_type_schema(annotation), **_as_default(default)}
         definitions.update(schema.pop("$defs", {}))
-        about, is_required = _default(parameter.default)
-        properties[name] = {**schema, **about}
-        if is_required:
+        properties[name] = schema
+        if _is_required(default):
             required.append(name)
-    found: dict[str, Json] = {"type": "object", "properties": properties, "required": required}
+    found = {"type": "object", "properties": properties, "required": required}
     return {**found, "$defs": definitions} if definitions else found
 
 
-def _default(value: Any) -> tuple[dict[str, Json], bool]:
-    """Read a parameter's default, which may be pydantic's `Field(default, description=…)`."""
-    if value is inspect.Parameter.empty:
-        return {}, True
-    if not callable(getattr(value, "is_required", None)):
-        return _as_default(value), False
-    described = {"description": value.description} if value.description else {}
-    if value.is_required():
-        return described, True
-    return {**described, **(_as_default(value.default) if value.default_factory is None else {})}, False
+def _type_schema(annotation: Any) -> dict[str, Any]:
+    """Return the schema of a type; an empty one where no schema can say it."""
+    from pydantic import TypeAdapter  # noqa: PLC0415
+    from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError  # noqa: PLC0415
+
+    try:
+        return TypeAdapter(annotation).json_schema(ref_template="#/$defs/{model}")
+    except (PydanticSchemaGenerationError, PydanticUserError, NameError):
+        return {}
+
+
+def _is_field(default: Any) -> bool:
+    """Return whether a parameter's default is pydantic's `Field(default, description=…)`."""
+    return callable(getattr(default, "is_required", None))
+
+
+def _is_required(default: Any) -> bool:
+    return bool(default.is_required()) if _is_field(default) else default is inspect.Parameter.empty
 
 
 def _as_default(value: Any) -> dict[str, Json]:

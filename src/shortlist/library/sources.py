@@ -1,26 +1,39 @@
 """Reads catalogs from JSON, files, framework tools, plain callables and running servers."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from shortlist.catalog.catalog import Catalog
-from shortlist.catalog.readers import CatalogReading, ReadingProblem, read_catalog
+from shortlist.catalog.readers import (
+    BadTool,
+    CatalogReading,
+    ReadingProblem,
+    ToolEntry,
+    item_entries,
+    read_catalog,
+    read_entries,
+    read_tool,
+    refused,
+)
 from shortlist.config.documents import read_document
 from shortlist.config.settings import Settings
 from shortlist.errors import InvalidCatalog, InvalidConfig, InvalidInput
-from shortlist.library.objects import definition_of, members
+from shortlist.library.objects import definition_of, holds_objects, members, prefix_of
 from shortlist.library.reading import SourceReading
-from shortlist.models import Tool, ToolId
+from shortlist.models import Server, Tool, ToolId
+from shortlist.text.tokens import one_line
 
 Source: TypeAlias = Any
 """Catalog, Settings, a path, parsed JSON, or an iterable of tools, callables and framework objects."""
 
 READABLE = (
-    "Pass MCP, OpenAI, Anthropic or Gemini definitions, an OpenAPI document, tools of a framework (docs/library.md "
-    "lists them), or functions."
+    "You can pass MCP, OpenAI, Anthropic or Gemini definitions, an OpenAPI document, tools of a framework "
+    "(docs/library.md lists them), or functions."
 )
 _LIVE = ("mcpServers", "mcp_servers")
 
@@ -31,34 +44,64 @@ def read_source(source: Source) -> SourceReading:
         return SourceReading(source)
     if isinstance(source, Settings) or _is_live(source):
         return _read_live(source)
-    if isinstance(source, (str, Path, Mapping)):
+    if isinstance(source, (str, Path, Mapping)) and not holds_objects(source):
         return _checked(read_catalog(source))
-    if callable(source) or not isinstance(source, Iterable) or members(source) is not None:
-        source = [source]
-    return _read_items(list(source))
+    return _read_items(list(source) if _is_list(source) else [source])
+
+
+def _is_list(source: Source) -> bool:
+    """Return whether a source lists tools itself; a tool or a group of tools may be iterable, too."""
+    if callable(source) or not isinstance(source, Iterable):
+        return False
+    with suppress(Exception):  # a broken object is reported when it is read
+        return definition_of(source) is None and members(source) is None
+    return False
 
 
 def _read_items(items: list[Any]) -> SourceReading:
     """Read a list of tools; what cannot be read is reported, unless it is all there is."""
-    made = [_ranked_by_labels(item) for item in items if isinstance(item, Tool)]
-    raw: list[Mapping[str, Any]] = []
-    objects: dict[str, Any] = {}
-    unread: list[str] = []
-    for position, item in _flat(items):
-        if isinstance(item, Mapping):
-            raw.append(item)
-        elif (definition := definition_of(item)) is None:
-            unread.append(f"[{position}]: skipped: {_shown(item)} cannot be read as a tool")
+    objects: dict[ToolId, Any] = {}
+    entries = (entry for place, item in enumerate(items) for entry in _entries(item, f"[{place}]", objects))
+    reading = read_entries(entries)
+    if reading.problems and not reading.catalog and not any(isinstance(item, (Mapping, Tool)) for item in items):
+        raise InvalidCatalog(f"{reading.problems[0].message.removeprefix('skipped: ')}. {READABLE}")
+    return replace(_checked(reading), originals=objects)
+
+
+def _entries(item: Any, place: str, objects: dict[ToolId, Any], prefix: str = "") -> Iterator[ToolEntry]:
+    """Yield the tools of an item, those of toolkits and plugins each with its own place; `objects` keeps theirs."""
+    if isinstance(item, Tool):
+        yield place, partial(_made, item)
+    elif isinstance(item, Mapping) and not holds_objects(item):
+        yield from item_entries(item, place)
+    else:
+        try:
+            definition = definition_of(item)
+            inside = members(item) if definition is None else None
+            prefix += prefix_of(item)
+        except Exception as error:
+            reason = str(error) if isinstance(error, BadTool) else f"{type(error).__name__}: {error}"
+            yield place, refused(f"{_shown(item)} cannot be read: {reason}")
+            return
+        if definition is not None:
+            named = {**definition, "name": f"{prefix}{definition['name']}"}
+            yield place, partial(_kept, named, item, objects)
+        elif inside is not None:
+            for number, each in enumerate(inside):
+                yield from _entries(each, f"{place}[{number}]", objects, prefix)
         else:
-            raw.append(definition)
-            objects[_identity(definition)] = item
-    if unread and not raw and not made:
-        raise InvalidCatalog(f"{unread[0].partition('skipped: ')[2]}. {READABLE}")
-    reading = _checked(read_catalog(raw))
-    tools = (*reading.catalog.tools.values(), *made)
-    _refuse_twins(tools)
-    catalog = Catalog.of(tools, reading.catalog.servers.values()) if made else reading.catalog
-    return SourceReading(catalog, (*reading.problems, *unread), objects)
+            yield place, refused(f"{_shown(item)} cannot be read as a tool")
+
+
+def _made(tool: Tool) -> tuple[Tool, None]:
+    return _ranked_by_labels(tool), None
+
+
+def _kept(definition: Mapping[str, Any], item: Any, objects: dict[ToolId, Any]) -> tuple[Tool, Server | None]:
+    """Read a definition and keep the object that it was made of."""
+    tool, server = read_tool(definition)
+    objects[tool.id] = item
+    return tool, server
 
 
 def _ranked_by_labels(tool: Tool) -> Tool:
@@ -69,24 +112,11 @@ def _ranked_by_labels(tool: Tool) -> Tool:
     return replace(tool, keywords=tuple(dict.fromkeys(filter(None, labels))))
 
 
-def _flat(items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the tools of a list, those of toolkits and plugins in their place."""
-    for position, item in enumerate(items):
-        if isinstance(item, Tool):
-            continue
-        inside = members(item)
-        for each in [item] if inside is None else inside:
-            yield position, each
-
-
-def _identity(definition: Mapping[str, Any]) -> ToolId:
-    server = definition.get("server")
-    return f"{server}/{definition['name']}" if server else definition["name"]
-
-
 def _shown(item: Any) -> str:
-    shown = repr(item)
-    return shown if len(shown) <= 80 else f"{shown[:79]}…"
+    try:
+        return one_line(repr(item), 80)
+    except Exception:
+        return f"a {type(item).__name__}"
 
 
 def _checked(reading: CatalogReading) -> SourceReading:
@@ -94,14 +124,6 @@ def _checked(reading: CatalogReading) -> SourceReading:
         if problem.duplicate_of is not None:
             raise _twins(reading.catalog.tools.get(problem.duplicate_of), problem.duplicate_of, problem)
     return SourceReading(reading.catalog, tuple(map(str, reading.problems)))
-
-
-def _refuse_twins(tools: Iterable[Tool]) -> None:
-    seen: dict[ToolId, Tool] = {}
-    for position, tool in enumerate(tools):
-        if tool.id in seen:
-            raise _twins(seen[tool.id], tool.id, ReadingProblem(f"[{position}]", tool.description))
-        seen[tool.id] = tool
 
 
 def _twins(first: Tool | None, tool_id: ToolId, second: ReadingProblem) -> InvalidCatalog:

@@ -9,7 +9,7 @@ import numpy as np
 from shortlist.models import Confidence, OtherAsk, Query, Relation, SearchResult, Tool, ToolId
 from shortlist.schema import nested_properties, texts_of
 from shortlist.search.exemplars import EXEMPLARS
-from shortlist.search.fusion import CANDIDATE_FEATURES, NO_MATCH, QUERY_FEATURES, named
+from shortlist.search.fusion import CANDIDATE_FEATURES, NO_MATCH, QUERY_FEATURES, named, shown_chance
 from shortlist.search.pipeline import Pipeline, PipelineRun, Ranking, Request, Retriever
 from shortlist.search.presets import Parts
 from shortlist.search.spelling import respelled
@@ -107,6 +107,8 @@ class Explanation:
     """The rank before and after each stage that moved it."""
     read_as: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The English words that words of another language were read as, the likeliest first."""
+    notes: tuple[str, ...] = ()
+    """What a caller should know about the answer, such as that the language of the request is not supported."""
     corrected: Mapping[str, str] = field(default_factory=dict)
     """Words taken for typing errors, and what they were read as."""
     reading: tuple[str, ...] = ()
@@ -134,7 +136,7 @@ class Explanation:
             lines.append(
                 f"  found for the other reading {one_line(self.other, SHOWN)!r}; the scores are for that reading"
             )
-        lines += [f"  {line}" for line in (*self._confidence(), *self.reading, *self.wishes)]
+        lines += [f"  {line}" for line in (*self._confidence(), *self.notes, *self.reading, *self.wishes)]
         lines += [f"  {word!r} read as {'/'.join(senses)}" for word, senses in self.read_as.items()]
         lines += [f"  {typed!r} taken as {meant!r}" for typed, meant in self.corrected.items()]
         lines += [f"  {_match_line(match)}" for match in self.matches]
@@ -175,7 +177,7 @@ class Explanation:
         sure = self.confidence
         about = "for this wish is right" if self.wish else "is right"
         yield (
-            f"confidence: {sure.level}, {sure.probability:.0%} that the first hit {about}, "
+            f"confidence: {sure.level}, {shown_chance(sure):.0%} that the first hit {about}, "
             f"{sure.match_probability:.0%} that the catalog has a tool for it"
         )
         if sure.reasons:
@@ -246,6 +248,7 @@ def explain_answer(
                 why,
                 rank=hits[why.tool].rank if why.tool in hits else None,
                 corrected={**result.did_you_mean, **why.corrected},
+                notes=result.notes,
                 reading=reading,
                 wishes=wishes,
                 wish="" if others.get(why.tool) else wish,

@@ -1,6 +1,5 @@
 """Offers of the same tool: near-duplicates shown as one hit, how copies take part, tools that others replace."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -12,7 +11,7 @@ from shortlist.index.lexical import FieldFilter
 from shortlist.index.ports import Among
 from shortlist.models import Filters, Query, Tool
 from shortlist.search.lookalikes import ToldTool, told
-from shortlist.search.pipeline import LEARNED, Ranking, Request, reordered
+from shortlist.search.pipeline import LEARNED, Ranking, Request, reordered, spelled_rows
 from shortlist.text.documents import FIELDS, MAX_DESCRIPTION_CHARS, Field
 from shortlist.text.tokens import ACTIONS, THINGS, compact, plain_letters, same_name, sentences, spelling, stem, terms
 
@@ -26,28 +25,19 @@ RENAMED_SHARE = 0.9
 """A copy under another name has the first sentence of the original, and this share of its words."""
 RENAMED_WORDS = 3
 """Shorter originals have too few words to be recognised under another name."""
-COMPARED, MAX_COMPARED = 12, 60
-"""The number of first hits among which lookalikes are looked for; more where a server repeats itself."""
+COMPARED, MAX_COMPARED = 12, 120
+"""The number of first hits among which lookalikes are looked for; more where a server repeats itself, or where others
+score nearly as well as the first."""
 MAX_REMEMBERED_ROWS, MAX_REMEMBERED_PAIRS = 10_000, 100_000
-FAR_LOWER = 2.0
+FAR_LOWER = 2.5
 """An original that scores this much less than its lookalike does not answer the request as well, and stays behind."""
 APART = 1e-3
 """The difference between the scores of an original and its lookalike: in a tie, later stages would go by the id."""
 
 DEPRECATED_PENALTY = 2.0
 """The penalty of a deprecated tool: an equally good one that is not deprecated ranks first."""
-DEPRECATION_CHARS = 240
-"""The length of a description that is searched for a deprecation notice."""
 LOOKED_AT = 20
 """The number of first hits checked for deprecation."""
-_DEPRECATED = re.compile(r"\b(?:deprecated|obsolete|superseded by|no longer (?:supported|maintained))\b", re.IGNORECASE)
-_DEPRECATION_WORDS = ("deprecated", "obsolete", "superseded", "longer")
-"""One of them stands in every notice."""
-_INSTEAD = re.compile(
-    r"\b(?:use|prefer|superseded by|replaced by|in favou?r of)\s+(?:the\s+)?"
-    r"(?:[`'\"](\w[\w./-]*)|([A-Za-z]\w*(?:[_./-]\w+)+|[a-z]+[A-Z]\w*))",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +194,9 @@ NO_COPIES = Copies(np.empty(0, np.int64), np.empty(0, np.int64), {})
 class FirstKnown:
     """Ranks a tool before its lookalikes on servers known later, unless something speaks for one of these.
 
-    That is a word of the request that only the lookalike has, a far better score, its server (preferred, or in use in
-    this conversation), or what was learned from calls. Of several lookalikes of a tool one keeps its rank, and the
-    others go behind all hits that were compared.
+    That is a word of the request that only the lookalike has, outside of its parameters; a far better score, unless the
+    request spells the name of the original; its server (preferred, or in use in this conversation); or what was learned
+    from calls. One of several lookalikes keeps its rank, the others go behind all hits that were compared.
     """
 
     def __init__(self, index: Index, order: ServerOrder) -> None:
@@ -234,15 +224,19 @@ class FirstKnown:
         return _first_known_first(ranking, rows, behind) if behind else ranking
 
     def _first_rows(self, ranking: Ranking) -> list[int]:
-        """Return the first rows; what a server offers several times with the same description counts once."""
+        """Return the first rows; what a server offers several times with the same description counts once.
+
+        Those that score nearly as well as the first are among them: lookalikes cannot crowd out their original.
+        """
         rows: list[int] = []
         offers: set[tuple[str, str]] = set()
-        for row in ranking.rows[:MAX_COMPARED].tolist():
+        near = np.count_nonzero(ranking.scores > ranking.scores[0] - FAR_LOWER)
+        for place, row in enumerate(ranking.rows[:MAX_COMPARED].tolist()):
+            if len(offers) >= COMPARED and place >= near:
+                break
             tool = self._index.tool(row)
             rows.append(row)
             offers.add((tool.server, tool.description or tool.name))
-            if len(offers) == COMPARED:
-                break
         return rows
 
     def _originals_of(self, row: int, places: Mapping[int, int]) -> set[int]:
@@ -272,7 +266,7 @@ class FirstKnown:
 
     def _behind(self, alike: Mapping[int, set[int]], request: Request, scores: Mapping[int, float]) -> dict[int, int]:
         """Return the lookalikes that nothing speaks for, each with the original that was known first."""
-        asked, chosen = _asked(request, self._index), self._chosen(request)
+        asked, chosen, spelled = _asked(request, self._index), self._chosen(request), spelled_rows(self._index, request)
         learned: Mapping[int, float] = request.kept.get(LEARNED, {})
         behind: dict[int, int] = {}
         for row, originals in alike.items():
@@ -281,9 +275,9 @@ class FirstKnown:
             as_good = [
                 each
                 for each in originals
-                if scores[each] > scores[row] - FAR_LOWER
+                if (each in spelled or scores[each] > scores[row] - FAR_LOWER)
                 and learned.get(each, 0.0) >= learned.get(row, 0.0)
-                and not _answers_more(asked, self._read(row).words, self._read(each).words)
+                and not _answers_more(asked, self._read(row).tells, self._read(each).words)
             ]
             if as_good:
                 behind[row] = min(as_good, key=lambda each: (self._read(each).place, self._index.ids[each]))
@@ -331,7 +325,7 @@ def _answers_more(
 
 
 def _first_known_first(ranking: Ranking, rows: list[int], behind: Mapping[int, int]) -> Ranking:
-    """Put an original before its first lookalike, and further lookalikes behind all rows that were compared.
+    """Put an original before its first lookalike, and further ones behind the others that were compared, or so many.
 
     An original that moves up gets the score of what it now precedes.
     """
@@ -353,17 +347,15 @@ def _first_known_first(ranking: Ranking, rows: list[int], behind: Mapping[int, i
 
     for row in rows:
         put(row)
-    score = dict(ranking[: len(rows)])
+    others = ranking.rows[len(rows) :].tolist()
+    filled = [*head, *others[: max(COMPARED - len(head), 0)], *last]
+    order = [*filled, *others[len(filled) - len(rows) :]]
+    score = dict(ranking)
     best = np.maximum.accumulate([score[row] for row in reversed(head)])[::-1]
-    scores = np.array([*best, *(score[row] for row in last)], ranking.scores.dtype)
-    for place in range(1, len(scores)):
+    scores = np.array([*best, *(score[row] for row in order[len(head) :])], ranking.scores.dtype)
+    for place in range(1, len(filled)):
         scores[place] = min(scores[place], scores[place - 1] - APART)
-    rest = len(rows)
-    return Ranking(
-        np.concatenate([np.array([*head, *last], ranking.rows.dtype), ranking.rows[rest:]]),
-        np.concatenate([scores, np.minimum(ranking.scores[rest:], scores[-1])]),
-        ranking.families,
-    )
+    return Ranking(np.array(order, ranking.rows.dtype), np.minimum.accumulate(scores), ranking.families)
 
 
 class CopyOfFirst:
@@ -388,47 +380,34 @@ class CopyOfFirst:
 
 
 class Deprecated:
-    """Ranks a tool that says it is deprecated behind others that do the same, and behind the one it names instead."""
+    """Ranks a tool that says it is deprecated behind others that do the same, and behind the one it names instead.
+
+    A server speaks of its own tools alone: what it says moves no tool of another server.
+    """
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._candidates = {row for word in _DEPRECATION_WORDS for row in _rows_with(index, word)}
-        """Rows with a word that notices have, less those that turned out to have no notice."""
 
     def __call__(self, _: Request, ranking: Ranking) -> Ranking:
         return self.behind_successors(ranking)
 
     def behind_successors(self, ranking: Ranking) -> Ranking:
-        if self._candidates.isdisjoint(first := ranking.rows[:LOOKED_AT].tolist()):
-            return ranking
-        old: dict[int, str] = {}
-        for row in self._candidates.intersection(first):
-            successor = _successor(self._index.tool(row))
-            if successor is None:
-                self._candidates.discard(row)
-            else:
-                old[row] = successor
+        deprecated = self._index.facets.deprecated
+        first = ranking.rows[:LOOKED_AT].tolist()
+        old: dict[int, str] = {row: named for row in first if (named := deprecated[row]) is not None}
         if not old:
             return ranking
         scores = ranking.scores.copy()
         place = {row: at for at, row in enumerate(ranking.rows.tolist())}
-        for row, successor in old.items():
+        for row, named in old.items():
             scores[place[row]] -= DEPRECATED_PENALTY
-            named = self._index.names.get(compact(successor), ()) if successor else ()
-            behind = [float(scores[place[other]]) - 0.01 for other in named if other in place and other not in old]
+            successors = (other for other in self._successors(row, named) if other in place and other not in old)
+            behind = [float(scores[place[other]]) - 0.01 for other in successors]
             scores[place[row]] = min([float(scores[place[row]]), *behind])
         return reordered(ranking, scores, self._index)
 
-
-def _rows_with(index: Index, word: str) -> list[int]:
-    rows: list[int] = index.lexical.postings(stem(word)).rows.tolist()
-    return rows
-
-
-def _successor(tool: Tool) -> str | None:
-    """Return the name that a deprecated tool gives for its successor, or "", and None where it is not deprecated."""
-    text = f"{tool.title} {tool.description[:DEPRECATION_CHARS]}"
-    if not _DEPRECATED.search(text):
-        return None
-    named = _INSTEAD.search(tool.description[: 2 * DEPRECATION_CHARS])
-    return next(filter(None, named.groups()), "") if named else ""
+    def _successors(self, row: int, named: str) -> list[int]:
+        """Return the tools of this name that the same server offers."""
+        servers = self._index.facets.servers
+        rows = self._index.names.get(compact(named)) if named else ()
+        return [other for other in rows if servers[other] == servers[row]]

@@ -67,6 +67,8 @@ HIGH, MEDIUM = 0.75, 0.4
 """Where `high` and `medium` begin, as the chance that the first hit is right."""
 LOW, NONE_AT_MOST = 0.2, 0.19
 """Where `low` begins and `none` ends, so that no probability has two levels; the best on the training sets."""
+LEVEL_ENDS: Mapping[Level, float] = {"none": LOW, "low": MEDIUM, "medium": HIGH, "high": math.inf}
+"""The least chance that is no longer in a level."""
 PASTED_AT_MOST = 0.35
 """The maximum confidence for a paste without a request; within `low`."""
 NOTHING_ASKED = "reads like a request"
@@ -347,6 +349,12 @@ class Calibration:
         if present < self.none_below and right < SURE:
             return "none"
         return "high" if right >= HIGH else "medium" if right >= MEDIUM else "low"
+
+
+def shown_chance(confidence: Confidence, decimals: int = 2) -> float:
+    """Round the chance that the first hit is right as it is shown: never up to where the next level begins."""
+    chance, end = round(confidence.probability, decimals), LEVEL_ENDS[confidence.level]
+    return chance if chance < end or confidence.probability >= end else round(end - 10**-decimals, decimals)
 
 
 def _chance(score: float) -> float:

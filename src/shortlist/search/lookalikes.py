@@ -7,6 +7,8 @@ import numpy as np
 
 from shortlist.index.index import Index
 from shortlist.index.lexical import FieldFilter
+from shortlist.models import Tool
+from shortlist.schema import nested_properties, texts_of
 from shortlist.text.documents import FIELDS, server_words
 from shortlist.text.languages.lexicon import RAREST, word_weights
 from shortlist.text.tokens import SENTENCE_END, STOPWORDS, plain_letters, read_words, split_identifier, stem, terms
@@ -24,7 +26,10 @@ SHORT_WORDS = 4
 """Sentences of fewer words are read together with those around them, too: `Send. a. mail.`"""
 PRAISE = frozenset(map(stem, read_words("praise.txt")))
 """Words by which tools recommend themselves: they say nothing about what a tool does."""
-_PARAMETERS = FieldFilter(some=np.uint16(1 << FIELDS.index("parameters")), none=np.uint16(0))
+_PARAMETERS, _TOLD = (
+    FieldFilter(some=np.uint16(sum(1 << FIELDS.index(field) for field in fields)), none=np.uint16(0))
+    for fields in (("parameters",), ("name", "title", "labels", "description"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,9 @@ class ToldTool:
     place: int
     server: str
     words: frozenset[int]
-    """Everything that the tool or its server's name says."""
+    """Everything that the tool or its server says."""
+    tells: frozenset[int]
+    """The words of its name, title and description, and of its server's name."""
     head: frozenset[int]
     """The words of its name and title."""
     said: tuple[Mapping[int, int], ...]
@@ -44,9 +51,11 @@ class ToldTool:
     first: frozenset[int]
     """The words of its name, first sentence and server's name."""
     gist: Mapping[int, int]
-    """The same less those of the server's name, with their weights."""
+    """The same less those of the server's name and praise, with their weights."""
+    size: int
+    """The weight of the gist."""
     name: frozenset[int]
-    """The words of its name less those of the server's name; empty where these are too common to tell it by."""
+    """The words of its name less those of the server's name, or all; empty where these are too common to tell it by."""
     parameters: frozenset[int]
 
     def says(self, original: "ToldTool") -> bool:
@@ -55,9 +64,8 @@ class ToldTool:
         It has the name and the parameters, a sentence with the gist, or one with most of the gist or the name and
         little else.
         """
-        size = sum(original.gist.values())
+        size, named = original.size, bool(original.name) and original.name <= self.words
         anywhere = sum(map(original.gist.__getitem__, original.gist.keys() & self.words))
-        named = bool(original.name) and original.name <= self.words
         if size < MIN_SHORT_GIST or (anywhere < MOSTLY_COVERED * size and not named):
             return False  # most tools: no need to read the sentences
         if named and original.name <= self.head and self._has_parameters_of(original):
@@ -77,7 +85,7 @@ class ToldTool:
         return added <= LITTLE_ADDED * sum(said.values()) and not does_more
 
     def _has_parameters_of(self, original: "ToldTool") -> bool:
-        return len(original.parameters) >= MIN_PARAMETERS and original.parameters == self.parameters
+        return len(original.parameters) >= MIN_PARAMETERS and original.parameters <= self.parameters
 
 
 def told(index: Index, row: int, place: int, actions: frozenset[int]) -> ToldTool:
@@ -91,21 +99,34 @@ def told(index: Index, row: int, place: int, actions: frozenset[int]) -> ToldToo
     sentences = SENTENCE_END.split(plain_letters(tool.description[:COMPARED_CHARS]).lstrip())
     named = [stem(part) for part in split_identifier(plain_letters(tool.name)) if part not in STOPWORDS]
     server = frozenset(terms(server_words(tool.server)))
-    first, own = {*named, *terms(sentences[0])}, weighed(set(named) - server)
-    said = [weighed(set(words) - PRAISE) for words in _read_together([terms(sentence) for sentence in sentences])]
+    first = {*named, *terms(sentences[0])}
+    names = (weighed(set(named) - server), weighed(named))
+    read = [terms(sentence) for sentence in sentences]
+    if sum(map(len, read)) < SHORT_WORDS:
+        read += map(terms, _in_parameters(tool))
+    gist = weighed(first - server - PRAISE)
+    said = [weighed(set(words) - PRAISE) for words in _read_together(read)]
     head = frozenset(weighed((*named, *terms(tool.name), *terms(tool.title))))
     return ToldTool(
         place=place,
         server=tool.server,
         words=frozenset(every.tolist()),
+        tells=frozenset((*every[_TOLD.passing(fields)].tolist(), *weighed(server))),
         head=head,
         said=tuple(said),
         does=actions.intersection(head.union(*said)),
         first=frozenset(weighed(first | server)),
-        gist=weighed(first - server),
-        name=frozenset(own if sum(own.values()) >= MIN_SHORT_GIST else ()),
+        gist=gist,
+        size=sum(gist.values()),
+        name=next((frozenset(name) for name in names if sum(name.values()) >= MIN_SHORT_GIST), frozenset()),
         parameters=frozenset(every[_PARAMETERS.passing(fields)].tolist()),
     )
+
+
+def _in_parameters(tool: Tool) -> list[str]:
+    """Return the sentences about a tool's parameters: one that hardly describes itself may say there what it does."""
+    texts = [text for _, schema in nested_properties(tool.input_schema) for text in texts_of(schema)]
+    return SENTENCE_END.split(plain_letters("\n".join(texts)[:COMPARED_CHARS]))
 
 
 def _read_together(sentences: list[list[str]]) -> Iterator[list[str]]:

@@ -49,7 +49,7 @@ from shortlist.text.queries import (
     texts_to_embed,
     wishes,
 )
-from shortlist.text.tokens import clean_text, distinct_words
+from shortlist.text.tokens import clean_text, distinct_words, one_line, typed_text
 
 T = TypeVar("T")
 
@@ -217,15 +217,13 @@ class Searcher:
             self.failure = str(error)
 
     def _embed(self, embedder: Embedder, cache: VectorCache | None, progress: Progress | None) -> None:
-        embedded: set[int] = set()
         for attempt in count():
             index = self.index
             if not len(index) and self._stands_in(embedder):
                 break  # the first tools to come are searched by the fallback's vectors, not by none
             texts = index.texts_without_vector(embedder)
-            if self._ready.embedder is embedder and texts.keys() <= embedded:  # a vector of zeros counts as none
+            if self._ready.embedder is embedder and not texts:
                 break
-            embedded = set(texts)
             vectors = embed_cached(embedder, list(texts.values()), cache, progress)
             with self._writing:
                 if self.index.ids is index.ids:  # else rows have moved: the next round finds the vectors in the cache
@@ -276,7 +274,7 @@ class Searcher:
 
     def _asks(self, query: Query) -> tuple[Ask, OtherAsk | None]:
         """Read what a query asks, and what else it may ask, as its caller says who has read a message before."""
-        ask = ask_of(clean_text(query.text))
+        ask = ask_of(typed_text(query.text))
         other = query.other if query.beside_paste else query.other or ask.other
         return ask, other if query.mode == "hybrid" else None
 
@@ -354,7 +352,7 @@ class Searcher:
         started = perf_counter()
         ready, among = self._current().answering(query)
         pipeline = ready.pipeline(self._pipeline_name(query))
-        ask = ask or ask_of(clean_text(query.text))
+        ask = ask or ask_of(typed_text(query.text))
         asked = with_kinds(query_of(ask))
         readings = ready.parts.speller.readings(asked) if may_err(query.mode, asked) else (Spelled(asked, {}),)
 
@@ -411,7 +409,7 @@ class Searcher:
             hits=hits,
             confidence=confidence,
             steps=(*search.steps, *search.run.steps),
-            notes=(*self._notes(search.ready, search.failure), *((reading.note,) if reading is not None else ())),
+            notes=(*self._notes(search), *((reading.note,) if reading is not None else ())),
             did_you_mean=request.corrected,
         )
 
@@ -423,7 +421,8 @@ class Searcher:
         best = max(judged, key=lambda each: (each[1].level != "none", each[1].probability), default=whole)
         return following(search.request.query, best)
 
-    def _notes(self, ready: _Ready, failure: str | None) -> tuple[str, ...]:
+    def _notes(self, search: _Search) -> tuple[str, ...]:
+        ready, failure = search.ready, search.failure
         if failure and failure != self.failure:
             return (failure,)
         notes = []
@@ -432,6 +431,8 @@ class Searcher:
             notes.append(f"The model is not ready yet: this answer comes from {instead}.")
         elif ready.embedder is not None and ready.index.waiting:
             notes.append(f"{ready.index.waiting} new tools have no vectors yet: they are found by their words.")
+        if ready.embedder is not None and (zero := ready.index.zero_vectors(search.request.among)):
+            notes.append(f"The model returned zero vectors for {one_line(', '.join(zero), 200)}: found by words alone.")
         return (*notes, failure) if failure else tuple(notes)
 
 

@@ -16,7 +16,8 @@ requests with one right tool this halves what taking them apart loses."""
 WHOLE = 2.0
 """How much the chance of a tool by the whole request counts beside its chance by one wish, once each has a tool."""
 SHORT = 6
-"""A part of so many words ("tell #dev about it") counts as a wish even where no tool is a clear match for it."""
+"""A part of so many words ("tell #dev about it") counts as a wish even where no tool is a clear match for it. Parts
+that are all so short and have a tool each are several wishes, even where the whole request is surer of one of them."""
 
 
 def answer_each(query: Query, wishes: Sequence[Wish], search: Callable[[Query], SearchResult]) -> list[SearchResult]:
@@ -62,8 +63,7 @@ def serve_each(whole: SearchResult, wishes: Sequence[Wish], answers: Sequence[Se
     asked = [part for part in parts if part in clear or len(part[0].text.split()) <= SHORT]
     firsts = {answer.hits[0].tool.id for _, answer in asked}
     one_tool_does_all = whole.confidence.level == "high" and whole.hits[0].tool.id not in firsts
-    surest = max((answer.confidence.probability for _, answer in clear), default=0.0)
-    if not clear or len(firsts) < 2 or one_tool_does_all or whole.confidence.probability > surest + SURER:
+    if not clear or len(firsts) < 2 or one_tool_does_all or _is_surer(whole, parts):
         return whole
     place = {hit.tool.id: hit.rank for hit in whole.hits}
     taken: dict[ToolId, Hit] = {}
@@ -77,6 +77,17 @@ def serve_each(whole: SearchResult, wishes: Sequence[Wish], answers: Sequence[Se
     served = tuple(WishServed(wish.text, answer.confidence, answer.hits[0].tool.id) for wish, answer in asked)
     first = next(answer.confidence for wish, answer in asked if wish.text == merged[0].wish)
     return replace(whole, hits=_falling(merged[: len(whole.hits)]), confidence=first, wishes=served)
+
+
+def _is_surer(whole: SearchResult, parts: Sequence[tuple[Wish, SearchResult]]) -> bool:
+    """Return whether the whole request is surer of its tool than any wish, and not just of the tool of one wish."""
+    surest = max(answer.confidence.probability for _, answer in parts)
+    firsts = {answer.hits[0].tool.id for _, answer in parts}
+    each_has_its_own = whole.hits[0].tool.id in firsts and len(firsts) == len(parts)
+    are_plain = all(
+        len(wish.text.split()) <= SHORT and answer.confidence.level in ("high", "medium") for wish, answer in parts
+    )
+    return whole.confidence.probability > surest + SURER and not (each_has_its_own and are_plain)
 
 
 def _is_clear(confidence: Confidence) -> bool:

@@ -121,7 +121,7 @@ _NOT_WANTED = r"(?:(?:need|want|mean|ask|say|for|about|in|on|to|with|via|the|tho
 _REJECTED = _pattern(
     rf"\b(?:(?:i|we) )?(?:do not|don['’]?t|did not|didn['’]?t){_NOT_MEANT}\s+{_NOT_WANTED}([^,.;:!?–\n]+?)"
     r"(?=\s*(?:[,.;:!?–\n]|$)|\s+(?:but|just|only|rather|instead)\b)",
-    rf"\b(?:not{_NOT_MEANT}|no(?! (?:no|not|wait|do|don|i|just)\b)|nicht|kein|non)\s+{_NOT_WANTED}([\w#-]+)"
+    rf"\b(?:not{_NOT_MEANT}|(?<!oh )no(?! (?:no|not|wait|do|don|i|just)\b)|nicht|kein|non)\s+{_NOT_WANTED}([\w#-]+)"
     r"(?:\s+(?:it|them|that|this|any(?:thing|one|body)|yet|now)\b)*",
 )
 """What is rejected: all that is not to be done, up to the next clause, or the first word after "not"."""
@@ -153,12 +153,21 @@ _ANOTHER = _pattern(
 _SAME = _pattern(
     r"\b(?:again|same|likewise|ditto|once more|too|as well|others?|ones?|first|second|third|last|next|rest|nochmal)\b"
 )
+_A_TIME = (
+    r"\s+(?:(?:very|past|coming|same|few)\s+)?(?:seconds?|minutes?|moment|hours?|days?|mornings?|afternoons?"
+    r"|evenings?|nights?|weeks?|weekends?|months?|quarters?|years?|spring|summer|autumn|winter|(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b"
+)
+"""What says with "this" or "last" when something is, and points back at nothing: "this very second", "last week"."""
 _POINTS_BACK = _pattern(
-    r"\b(?:it|its|it's|that|this|them|they|these|those|there|then|him|her|his|he|she|both|here|one|ones|instead|first"
-    r"|second|third|last|latest|newest|oldest|other|rest|das|es|ihn|sie|dort|davon|dafür|eso|lo|la|ça|le|ella|lui)\b",
+    rf"\b(?:this|that|these|those|last)\b(?!{_A_TIME})",
+    r"\b(?:it|its|it's|them|they|there|then|him|her|his|he|she|both|here|one|ones|instead|first"
+    r"|(?<!very )second|third|latest|newest|oldest|other|rest)\b",
+    r"\b(?:das|es|ihn|sie|dort|davon|dafür|eso|lo|la|ça|le|ella|lui)\b",
     r"\b(?:onu|onun|bunu|şunu|tego|tę|ją|его|её|их|nó)\b|[它这那]|それ|これ|あれ|그거|그걸|이거|이걸",
 )
-_REFERS = re.compile(r"\b(?:it|its|that|this|them|they|these|those|him|her|he|she|ones?)\b", re.IGNORECASE)
+_REFERS = re.compile(
+    rf"\b(?:it|its|them|they|him|her|he|she|ones?|(?:that|this|these|those)(?!{_A_TIME}))\b", re.IGNORECASE
+)
 _DEFINITE = re.compile(r"\b(?:the|my|our|your) ([^\W\d_]+)", re.IGNORECASE)
 _QUESTION = _pattern(_START + r"(?:who|what|which|where|when|why|how|is|are|was|does|do|did|has|have)\b")
 _DETAIL = _pattern(r"\b(?:who|whom|whose|what|which|where|when|how)\b")

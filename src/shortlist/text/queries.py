@@ -31,6 +31,7 @@ from shortlist.text.tokens import (
     split_identifier,
     stem,
     terms,
+    typed_text,
 )
 
 CORRECTED: tuple[SearchMode, ...] = ("hybrid", "lexical", "dense")
@@ -109,17 +110,26 @@ MIN_WORDS = 2
 """Words that an action needs to be a wish of its own, unless it says "it": "search and replace" is one wish."""
 
 _JOINT = re.compile(
-    r"((?<=[.!?;])\s+|\n+"
+    r"((?:(?<=[.!?;])\s+|\n+)"
+    r"(?i:(?:(?:and )?then|after that|afterwards|lastly|(?:next|second(?:ly)?|third(?:ly)?),),?\s+)?"
     r"|(?:,|(?<![^\S\n]))\s++(?:and then|then|and also|and afterwards|afterwards|after that|and finally|as well as"
     r"|plus|and|&|und dann|und|y luego|et ensuite)\s+|,\s+)"
 )
+_FIRST = re.compile(
+    r"^\W*first(?:ly| of all)?\b,?\s+(?=.*\b(?:then|second(?:ly)?|next|after|afterwards|finally|lastly)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Says that a wish is the first of several: "first merge it, then tell #dev", and not "first name, email and phone"."""
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _NUMBER = re.compile(r"(?:^|\s)(?:\(?\d{1,2}[.)]|[-*•])\s+")
 """Numbers and bullets of a list; each begins a line of its own."""
 _ASKS = re.compile(
     rf"^\W*{FILLER}(?:who|what|what's|which|where|when|how|is there|are there|i need|i want|let me know|tell me)\b",
     re.IGNORECASE,
 )
-_NEED = re.compile(r"^\W*(?:i|we)(?:'d| would)? (?:want|need|like|wish|have to|plan|hope)\b", re.IGNORECASE)
+_NEED = re.compile(
+    r"(?:^|[.!?;\n])\W*(?:i|we)(?:'d| would)? (?:want|need|like|wish|have to|plan|hope)\b", re.IGNORECASE
+)
 _QUESTION = re.compile(r"^\W*(?:please,? )?(?:can|could|would|will|do|should) (?:you|we|i)\b", re.IGNORECASE)
 _MORE = re.compile(r"\b(?:also|too|as well|and|then|plus)\b", re.IGNORECASE)
 _ONE = re.compile(r"\bones?\b", re.IGNORECASE)
@@ -340,7 +350,7 @@ def query_of(ask: Ask) -> str:
 
 def asked_text(text: str) -> str:
     """Return what to search by: the text cleaned, without what was pasted into it."""
-    return with_kinds(query_of(ask_of(clean_text(text))))
+    return with_kinds(query_of(ask_of(typed_text(text))))
 
 
 @lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
@@ -425,6 +435,7 @@ def wishes(text: str) -> tuple[Wish, ...]:
     if not may_be_list and not _may_break(text, _JOINT_WORDS):
         return ()
     asked, context = without_quotes(text) if '"' in text else (text, "")
+    asked = _FIRST.sub("", asked)
     listed = _NUMBER.sub("\n", asked) if may_be_list and len(_NUMBER.findall(asked)) > 1 else asked
     pieces = split_outside_quotes(_JOINT, listed)
     parts = foreign_parts(listed, _is_wish) or list(map(Part, _joined(pieces[::2], pieces[1::2])))
@@ -438,14 +449,14 @@ def wishes(text: str) -> tuple[Wish, ...]:
 
 
 def _joined(pieces: Sequence[str], joints: Sequence[str]) -> list[str]:
-    """Join pieces that are not wishes by themselves."""
+    """Join pieces that are not wishes by themselves; the sentences before the first wish belong to it."""
     parts: list[str] = []
     for number, text in enumerate(map(str.strip, pieces)):
         if not text:
             continue
         if parts and (not _is_wish(text) or _asks_for(f"{parts[-1]}{joints[number - 1]}", text)):
             parts[-1] = f"{parts[-1]}{joints[number - 1]}{text}"
-        elif len(parts) == 1 and not _is_wish(parts[0]):
+        elif len(parts) == 1 and not any(map(_is_wish, _SENTENCE.split(parts[0]))):
             parts[0] = f"{parts[0]}{joints[number - 1]}{text}"
         else:
             parts.append(text)
@@ -454,7 +465,7 @@ def _joined(pieces: Sequence[str], joints: Sequence[str]) -> list[str]:
 
 def _asks_for(need: str, text: str) -> bool:
     """Return whether a question is about the need before it: "I want to cook tonight. Can you find a recipe?"."""
-    asks = _NEED.match(need) and not _NEED.match(text) and (_QUESTION.match(text) or _ASKS.match(text))
+    asks = _NEED.search(need) and not _NEED.match(text) and (_QUESTION.match(text) or _ASKS.match(text))
     return bool(asks) and not _MORE.search(f"{need[-8:]}{text}")
 
 

@@ -25,6 +25,8 @@ _UNSEEN = re.compile(f"[{_UNSEEN_CHARACTERS}]")
 _UNCLEAN = re.compile(f"[{_UNSEEN_CHARACTERS}\u2028\u2029]")
 SENTENCE_END = re.compile(r"\s(?:(?<=[.!?。！？]\s)\s*|(?<=\n)\n*)")
 _ACCENTS = re.compile("[\u0300-\u036f]")
+_WIDE = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f]+")
+"""Full-width digits and letters of the Latin alphabet, and half-width katakana."""
 MAX_REMEMBERED_WORDS = 50_000
 MAX_REMEMBERED_CHARACTERS = 64
 """Longer words hardly come again, and a text may be one word of any length."""
@@ -76,6 +78,14 @@ def clean_text(text: str) -> str:
     if (text.isascii() and text.isprintable()) or not _UNCLEAN.search(text):
         return text
     return _UNSEEN.sub("", _LINE_BREAK.sub("\n", _ANSI.sub("", text)))
+
+
+def typed_text(text: str) -> str:
+    """Return what somebody typed, cleaned: a letter with its accent is one character, and wide letters are ordinary."""
+    clean = clean_text(text)
+    if clean.isascii():
+        return clean
+    return _WIDE.sub(lambda letters: unicodedata.normalize("NFKC", letters[0]), unicodedata.normalize("NFC", clean))
 
 
 def cleaned(value: Any) -> Any:

@@ -26,6 +26,8 @@ def _environment() -> Any:
     # Imported with the first page: a gateway that nobody looks at starts without it.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
 
+    from shortlist.search.fusion import shown_chance  # noqa: PLC0415
+
     found = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -40,6 +42,7 @@ def _environment() -> Any:
         "short": short,
         "whole": whole,
         "percent": percent,
+        "shown_chance": shown_chance,
         "milliseconds": milliseconds,
         "one_line": one_line,
         "segment": segment,

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import islice
@@ -10,16 +10,25 @@ from itertools import islice
 from rapidfuzz.distance import OSA
 
 from shortlist.text.languages.glossing import LATIN
-from shortlist.text.languages.lexicon import FUNCTION_WORD, LANGUAGES, english_ranks, english_words
+from shortlist.text.languages.lexicon import (
+    FUNCTION_WORD,
+    LANGUAGES,
+    english_ranks,
+    english_words,
+    is_dictionary_word,
+    strange_words,
+)
 from shortlist.text.tokens import ACTIONS, STOPWORDS, fold, read_words
 
 NAMES = {
     "ar": "Arabic", "de": "German", "es": "Spanish", "fr": "French", "hi": "Hindi", "it": "Italian", "ja": "Japanese",
     "ko": "Korean", "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "tr": "Turkish", "vi": "Vietnamese",
     "zh": "Chinese", "uk": "Ukrainian", "fa": "Persian or Urdu", "el": "Greek", "he": "Hebrew", "th": "Thai",
-    "nl": "Dutch", "sv": "Swedish", "cs": "Czech", "ro": "Romanian", "id": "Indonesian", "hu": "Hungarian",
-    "fi": "Finnish", "bn": "Bengali", "ta": "Tamil", "te": "Telugu", "ka": "Georgian", "hy": "Armenian",
-    "am": "Amharic",
+    "nl": "Dutch", "sv": "Swedish", "da": "Danish or Norwegian", "cs": "Czech or Slovak", "ro": "Romanian",
+    "id": "Indonesian or Malay", "hu": "Hungarian", "fi": "Finnish", "ca": "Catalan",
+    "hr": "Croatian, Bosnian or Serbian", "sl": "Slovenian", "lt": "Lithuanian", "lv": "Latvian", "et": "Estonian",
+    "sw": "Swahili", "tl": "Filipino", "bn": "Bengali", "ta": "Tamil", "te": "Telugu", "ka": "Georgian",
+    "hy": "Armenian", "am": "Amharic",
 }  # fmt: skip
 SUPPORTED = frozenset(LANGUAGES)
 SPELLED_IN_LATIN = (*sorted(LATIN), "hi")
@@ -46,32 +55,42 @@ _SCRIPTS = (
 """Patterns of the letters of each script; compiled for the first text that is not English."""
 _OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u036f\u1e00-\u1eff\u2c60-\u2c7f\ua720-\ua7ff\uff00-\uffef\u2000-\u2bff]")
 _LATIN_WORD = re.compile(
-    r"(?<![\w@./])[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}(?![\w@/]|://)|(?<!\S)[A-Za-z\u00c0-\u024f](?!\S)"
+    r"(?<![\w@./])(?<!\s-)(?<!--)[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{2,}(?![\w@/]|://)|(?<!\S)[A-Za-z\u00c0-\u024f](?!\S)"
 )
-"""A word that stands alone: no part of a code such as `k8s`, and of one letter only between spaces."""
+"""A word that stands alone: no part of a code such as `k8s` nor an option like `-la`, and of one letter only between
+spaces."""
+_LONG_CAPITALS = re.compile("[A-Z]{5}")
+"""What no abbreviation has: `AWS S3 IAM` are names."""
+SHOUTED_CHARS, SHOUTED_SHARE = 200, 0.8
 _TELLING_LETTERS = {
+    "ca": "·",
+    "cs": "ěůřďťňčšž",
+    "da": "æøå",
     "de": "äöüß",
     "es": "ñ¿¡",
+    "et": "äöüõ",
+    "fi": "äöå",
     "fr": "œèêëîïùûç",
+    "hr": "ćđčšž",
+    "hu": "őűöü",
+    "lt": "ėųįūčšž",
+    "lv": "āēīūņļķģčšž",
     "pl": "ąęłńśźż",
     "pt": "ãõ",
+    "ro": "șțşţăâî",
+    "sl": "čšž",
+    "sv": "åäö",
     "tr": "ğışİ",
     "vi": "đơưăạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹ",
 }
 _ACCENTS = {
+    "ca": "àèéíòóú",
+    "cs": "áéíóúý",
     "es": "áéíóú",
     "fr": "éàâô",
+    "hu": "áéíóú",
     "it": "àèìòù",
     "pt": "áéíóúâêôçà",
-}
-_UNSUPPORTED_WORDS = {
-    "nl": "het een van voor niet naar mijn met zijn wat welke maak zoek toon stuur alle",
-    "sv": "och att för med inte mina mitt vilka hur är på skapa visa hitta",
-    "cs": "je se že pro jak jsou který vytvoř ukaž najdi všechny mi",
-    "ro": "și în pentru este care cum toate arată găsește creează trimite",
-    "id": "yang dan untuk dengan saya dari semua buat cari tampilkan kirim apa",
-    "hu": "és egy hogy nem az meg melyik mutasd keresd összes",
-    "fi": "ja on että kaikki miten mikä näytä etsi luo lähetä",
 }
 CORE_ENGLISH = read_words("core_english.txt")
 """Words that hardly stand in a request of another language: one of them weighs as much as several foreign ones."""
@@ -83,8 +102,31 @@ of a text are compared with them."""
 MAX_REMEMBERED = 2_000
 ENOUGH, ONLY_THERE = 1.7, 0.4
 """The votes that a language needs, and what it counts more that only this one has the first word, mostly a verb."""
+UNSUPPORTED_ALONE, UNSUPPORTED_SHARE = 0.5, 0.2
+"""What a word counts more that no supported language has, and the share of words to be told as unsupported by."""
+IN_NAMES = frozenset(
+    ("al", "da", "de", "del", "der", "des", "di", "du", "e", "el", "en", "la", "le", "van", "von", "y")
+)
+"""Small words inside of names."""
+SHORTEST_NOUN, SHORTEST_TELLING = 3, 4
+"""Letters of the shortest word that has a meaning of its own, and of the shortest that tells a language by itself."""
 PLURAL_ENDS = frozenset("aeinosuy")
 NOWHERE: frozenset[str] = frozenset()
+GERMAN = frozenset(("de",))
+WITHIN_ENGLISH = LATIN - {"vi"}
+"""Languages whose function words are told from English ones with typing errors."""
+
+
+def in_small_letters(text: str) -> str:
+    """Return a text in small letters if nearly all of it is in capitals: `SUPPRIME LE FICHIER`, but not `AWS S3`."""
+    if text[1:2].islower():
+        return text  # most texts
+    start = text[:SHOUTED_CHARS]
+    if sum(map(str.isupper, start)) < SHOUTED_SHARE * sum(map(str.isalpha, start)):
+        return text
+    if start.isascii() and not _LONG_CAPITALS.search(start):
+        return text
+    return (text.replace("İ", "i").replace("I", "ı") if "İ" in text else text).lower()
 
 
 def language_of(clause: str, *, kana: bool = False) -> str | None:
@@ -130,39 +172,114 @@ def _latin_language(clause: str) -> str | None:
     strange = [word for word in words if word not in english]
     if not strange:
         return None
-    tables = _function_words()
-    votes: defaultdict[str, float] = defaultdict(float)
-    is_plain = clause.isascii()
-    for word in words:
-        for language in tables.get(word) or (NOWHERE if is_plain else tables.get(fold(word), NOWHERE)):
-            votes[language] += 1.0 if word not in STOPWORDS else 0.4
-    if not is_plain:
-        lower = clause.lower()
-        for language, letters in _TELLING_LETTERS.items():
-            votes[language] += min(2, sum(map(lower.count, letters)))
-        for language, letters in _ACCENTS.items():
-            votes[language] += 0.5 * min(2, sum(map(lower.count, letters)))
+    votes = _votes(clause.lower(), words)
     if max(votes.values(), default=0) < ENOUGH and len(strange) * 2 < len(words):
         return None
     known = {word: _languages_with(word) for word in strange}
-    only = words[0] if len(known.get(words[0], NOWHERE)) == 1 else ""
-    for word in strange:
-        for language in known[word]:
-            votes[language] += (1.0 if language not in tables.get(word, NOWHERE) else 0.2) + ONLY_THERE * (word == only)
-    asked = _core(written)
+    _add_votes(votes, words, known)
     # Ties are broken by name: sets, whose order changes from process to process, gave the votes.
-    best, found = min(votes.items(), key=lambda vote: (-vote[1], vote[0]), default=("", 0.0))
+    best, found = min(votes.items(), key=lambda vote: (-vote[1], vote[0] not in SUPPORTED, vote[0]), default=("", 0.0))
+    tables = _function_words()
     theirs = {word for word in words if best in tables.get(word, NOWHERE)}
-    named = any(best in languages and word not in theirs for word, languages in known.items())
-    told = not is_plain or named or (not theirs.isdisjoint(strange) and not _is_by_one_word(words, theirs))
-    against = CORE_WEIGHT * sum(best not in tables.get(word, NOWHERE) for word in asked)
-    against += WORD_WEIGHT * sum(word in english and best not in tables.get(word, NOWHERE) for word in words)
+    if all(word in english and word not in theirs for word in _outside_names(written)):
+        return None
+    if len(words) == 2 and not _is_told_by_two(words, known, best):
+        return None
+    named = any(best in known[word] and word not in theirs and len(word) >= SHORTEST_NOUN for word in known)
+    told = not clause.isascii() or named or (not theirs.isdisjoint(strange) and not _is_by_one_word(words, theirs))
+    against = CORE_WEIGHT * sum(word not in theirs for word in _core(written))
+    against += WORD_WEIGHT * sum(word in english and word not in theirs for word in words)
     needed = ENOUGH if len(words) > 2 else 1.0
     # Words that are English too are not enough: in "delte the tab", `the` and `tab` are Hindi.
     seems = told and found >= needed and found > against
     return (
         best if seems and found > against + SLIP_WEIGHT * _slips(word for word in strange if not known[word]) else None
     )
+
+
+def _votes(clause: str, words: Iterable[str]) -> defaultdict[str, float]:
+    """Return how much the function words and the letters of a clause speak for each language."""
+    tables, is_plain = _function_words(), clause.isascii()
+    votes: defaultdict[str, float] = defaultdict(float)
+    for word in words:
+        for language in tables.get(word) or (NOWHERE if is_plain else tables.get(fold(word), NOWHERE)):
+            votes[language] += 1.0 if word not in STOPWORDS else 0.4
+    if not is_plain:
+        for language, letters in _TELLING_LETTERS.items():
+            votes[language] += min(2, sum(map(clause.count, letters)))
+        for language, letters in _ACCENTS.items():
+            votes[language] += 0.5 * min(2, sum(map(clause.count, letters)))
+    return votes
+
+
+def _add_votes(votes: defaultdict[str, float], words: list[str], known: Mapping[str, frozenset[str]]) -> None:
+    """Add how much the words speak that are not English; an unsupported language has to have several of them."""
+    tables = _function_words()
+    only = words[0] if len(known.get(words[0], NOWHERE)) == 1 else ""
+    for word in filter(known.__contains__, words):
+        listed = tables.get(word, NOWHERE)
+        for language in known[word]:
+            votes[language] += (1.0 if language not in listed else 0.2) + ONLY_THERE * (word == only)
+        for language in listed if not known[word] and SUPPORTED.isdisjoint(listed) else NOWHERE:
+            votes[language] += UNSUPPORTED_ALONE
+    for language in votes.keys() - SUPPORTED:
+        if sum(language in tables.get(word, NOWHERE) for word in words) < UNSUPPORTED_SHARE * len(words):
+            votes[language] = 0.0
+
+
+def _outside_names(written: list[str]) -> Iterator[str]:
+    """Yield the words in small letters, and the first: the others may be names, as in `play La Vie en Rose`."""
+    capital = [word[0].isupper() for word in written]
+    for at, word in enumerate(written):
+        is_between = word in IN_NAMES and any(capital[max(at - 1, 1) : at]) and any(capital[at + 1 : at + 2])
+        if not at or not (capital[at] or is_between):
+            yield word.lower()
+
+
+def _is_told_by_two(words: list[str], known: Mapping[str, frozenset[str]], language: str) -> bool:
+    """Return whether two words tell a language: both are of it, or one of some length is; not `get ip` or `dns mx`.
+
+    Beside an English word, a word has to be listed as it is: `kubernets pods` has a typing error.
+    """
+    listed = _one_word_forms() if len(known) < len(words) else known
+    tables = _function_words()
+    theirs = [word for word in words if language in tables.get(word, listed.get(fold(word), NOWHERE))]
+    return len(theirs) == 2 or not all(map(str.isascii, words)) or any(len(word) >= SHORTEST_TELLING for word in theirs)
+
+
+def language_within(clause: str) -> str | None:
+    """Return the language that an English clause has words of: `bitte close the ticket und dann send a mail`.
+
+    It takes two of them: function words, and nouns that only German has and writes with a capital letter.
+    """
+    tables, forms = _function_words(), _one_word_forms()
+    if clause.isascii() and sum(word in tables or word in forms for word in strange_words(clause)) < 2:
+        return None
+    written = _LATIN_WORD.findall(clause)
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for at, word in enumerate(written):
+        if (lower := word.lower()) in english_words():
+            continue
+        if not at or word.islower():
+            languages = tables.get(lower, NOWHERE) & WITHIN_ENGLISH
+        else:
+            languages = GERMAN if _is_german_noun(written, at) else NOWHERE
+        for language in languages:
+            found[language].add(lower)
+    best = max(sorted(found), key=lambda language: len(found[language]), default="")
+    theirs = found.get(best, set())
+    return best if len(theirs) > 1 and any(map(is_foreign, theirs)) else None
+
+
+def _is_german_noun(written: list[str], at: int) -> bool:
+    """Return whether a word inside a clause is a noun of German alone, and no part of a name: `Deutsche Bahn`."""
+    is_alone = not any(word[0].isupper() for word in (*written[max(at - 1, 1) : at], *written[at + 1 : at + 2]))
+    return is_alone and written[at].istitle() and _one_word_forms().get(fold(written[at])) == GERMAN
+
+
+def is_foreign(word: str) -> bool:
+    """Return whether English lacks a word in small letters that is no code of one or two letters."""
+    return len(word) >= SHORTEST_NOUN and not is_dictionary_word(word)
 
 
 def _slips(unknown: Iterable[str]) -> int:
@@ -210,9 +327,11 @@ def _function_words() -> Mapping[str, frozenset[str]]:
                 break  # they come first
             for spelled in {form.lower(), fold(form)}:
                 found[spelled].add(language)
-    for language, words in _UNSUPPORTED_WORDS.items():
+    for line in _data("unsupported").splitlines():
+        language, _, words = line.partition("\t")
         for word in words.split():
-            found[word].add(language)
+            for spelled in {word, *({fold(word)} - english_words())}:
+                found[spelled].add(language)
     return {word: frozenset(languages) for word, languages in found.items() if word.isalpha()}
 
 
@@ -231,8 +350,11 @@ def _one_word_forms() -> Mapping[str, frozenset[str]]:
 
 
 def _forms(language: str) -> Iterable[tuple[str, str]]:
-    text = resources.files("shortlist.text").joinpath("data", "languages", f"{language}.tsv").read_text("utf-8")
-    for line in text.splitlines():
+    for line in _data(language).splitlines():
         english, _, listed = line.partition("\t")
         for form in listed.split("|"):
             yield english, form.partition("=")[0]
+
+
+def _data(name: str) -> str:
+    return resources.files("shortlist.text").joinpath("data", "languages", f"{name}.tsv").read_text("utf-8")

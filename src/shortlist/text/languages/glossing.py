@@ -1,12 +1,12 @@
 """A clause of another language, word by word in English."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from shortlist.text.languages import arabic, korean, turkish
 from shortlist.text.languages.lexicon import UNSPACED, Lexicon, Sense, english_words, lexicon, unaccented
-from shortlist.text.languages.spelling import normal, stems
+from shortlist.text.languages.spelling import ACCENTED, normal, stems
 
 MIN_PART = {"de": 4, "ko": 2}
 COMPOUNDING = frozenset(MIN_PART)
@@ -103,6 +103,15 @@ def gloss(text: str, language: str, words: Lexicon | None = None) -> tuple[Gloss
     return (*units, *read(text[place:], words))
 
 
+def gloss_within(text: str, words: Lexicon, is_foreign: Callable[[str], bool]) -> Iterator[Gloss]:
+    """Read the words of an English text that only another language has; the others stand as they are."""
+    for written in text.split():
+        found = _LATIN.search(written)
+        key = normal(found[0], words.language) if found and is_foreign(found[0].lower()) else ""
+        said = words.function_words.get(key)
+        yield Gloss(written, words.forms.get(key, ()) if said is None else said, function=said is not None)
+
+
 def _unspaced(text: str, words: Lexicon) -> list[Gloss]:
     units: list[Gloss] = []
     place = 0
@@ -161,7 +170,9 @@ def _longest(tokens: Sequence[str], exact: Sequence[str], at: int, words: Lexico
         text, key = " ".join(tokens[at : at + size]), " ".join(exact[at : at + size])
         if key in words.function_words:
             return [Gloss(text, words.function_words[key], function=True)], size
-        if senses := words.of(key):
+        # An English word is none of another language that only begins like it: `play` is no form of `playa`.
+        is_english = size == 1 and language in ACCENTED and key in english_words()
+        if senses := words.forms.get(key, ()) if is_english else words.of(key):
             return [Gloss(text, senses)], size
         if size > 1 and language != "vi":
             key = " ".join(next(iter(stems(token, language)), "") for token in tokens[at : at + size])

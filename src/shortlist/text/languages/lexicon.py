@@ -1,6 +1,7 @@
 """The words of one language and the English ones they stand for, read when the language is first met."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,11 @@ FUNCTION_WORD = "-"
 COMMON_RANK, RARE_RANK = 50, 2_000
 """A word of the first rank weighs little; from the second on, words are equally rare."""
 RAREST = round(100 * math.log1p(RARE_RANK / COMMON_RANK))
+QUOTED = re.compile(
+    r"\"[^\"\n]*\"|(?<![A-Za-z0-9\u00c0-\u024f])'[^'\n]*'(?![A-Za-z0-9\u00c0-\u024f])|`[^`\n]*`"
+    r"|\{[^{}\n]*+(?:\{[^{}\n]*+\}[^{}\n]*+)*+\}|“[^“”\n]*”|«[^«»\n]*»|「[^「」\n]*」|『[^『』\n]*』"
+)
+"""What is quoted, or code in braces: neither its language nor its spelling is that of the request."""
 LIGHT_VERBS = {
     "hi": frozenset({"करो", "करना", "करें", "कर", "करिए", "कीजिए", "दो", "देना", "लगाओ", "लगाना", "दिखाओ", "होना", "हुआ"})
     | {"karo", "karna", "kar", "do", "dena", "lagao", "hona"},
@@ -80,10 +86,16 @@ def english_words() -> frozenset[str]:
     return read_words("english.txt")
 
 
+def unquoted(text: str) -> str:
+    """Return a text with a space for each quote."""
+    may_quote = "'" in text or '"' in text or "`" in text or "{" in text or not text.isascii()
+    return QUOTED.sub(" ", text) if may_quote else text
+
+
 @lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
 def strange_words(text: str) -> frozenset[str]:
-    """Return the words of plain ASCII that are not ordinary English, numbers and codes among them."""
-    return distinct_words(text) - english_words()
+    """Return the unquoted words of plain ASCII that are not ordinary English, numbers and codes among them."""
+    return distinct_words(unquoted(text)) - english_words()
 
 
 @cache

@@ -5,19 +5,21 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from shortlist.text.languages.detecting import NAMES, SUPPORTED, language_of
-from shortlist.text.languages.glossing import Gloss, gloss, written_out
-from shortlist.text.languages.lexicon import Lexicon, lexicon, strange_words
+from shortlist.text.languages.detecting import (
+    NAMES,
+    SUPPORTED,
+    in_small_letters,
+    is_foreign,
+    language_of,
+    language_within,
+)
+from shortlist.text.languages.glossing import Gloss, gloss, gloss_within, written_out
+from shortlist.text.languages.lexicon import QUOTED, Lexicon, lexicon, strange_words, unquoted
 
 MAX_CHARS = 4_000
 MAX_REMEMBERED = 512
 
 _CLAUSE = re.compile(r"(?:[^.!?;\n。！？；।؟]|[.!?;](?!\s))+(?:[.!?;]\s+|[\n。！？；।؟]\s*|$)|[.!?;\s。！？；।؟]+")
-_QUOTED = re.compile(
-    r"\"[^\"\n]*\"|(?<![A-Za-z0-9\u00c0-\u024f])'[^'\n]*'(?![A-Za-z0-9\u00c0-\u024f])|`[^`\n]*`"
-    r"|\{[^{}\n]*+(?:\{[^{}\n]*+\}[^{}\n]*+)*+\}|“[^“”\n]*”|«[^«»\n]*»|「[^「」\n]*」|『[^『』\n]*』"
-)
-"""What is quoted, or code in braces: its language is not the one that the request is written in."""
 _LETTERS = re.compile(r"[^\W\d_]")
 _KANA = re.compile("[\u3040-\u30ff]")
 
@@ -64,16 +66,21 @@ def glossed(text: str) -> str:
 
 def read(text: str, words: Callable[[str], Lexicon] = lexicon) -> GlossedText | None:
     """Read a text with the lexicons of its languages; None where all of it is English or has no words."""
-    asked = _QUOTED.sub(" ", text) if _has_quotes(text) else text
-    if text.isascii() and (not any(map(str.isalpha, strange_words(asked))) or language_of(asked) is None):
+    text = in_small_letters(text)
+    if text.isascii() and (not any(map(str.isalpha, strange_words(text))) or _is_english(unquoted(text))):
         return None  # most texts, in a few microseconds
     units: list[Gloss] = []
     said: list[str] = []
     found: dict[str, None] = {}
     kana = bool(_KANA.search(text))
     for clause, language in _clauses(text[:MAX_CHARS], kana=kana):
-        if language in SUPPORTED:
+        if language is None and (language := language_within(unquoted(clause))):
+            glossed = tuple(_gloss_within(clause, words(language)))
+        elif language in SUPPORTED:
             glossed = gloss(clause, language, words(language))
+        else:
+            glossed = ()
+        if glossed:
             units += glossed
             said.append(written_out(glossed))
         else:
@@ -88,8 +95,18 @@ def read(text: str, words: Callable[[str], Lexicon] = lexicon) -> GlossedText | 
     return GlossedText(tuple(units), " ".join(filter(None, said)), supported, unknown)
 
 
-def _has_quotes(text: str) -> bool:
-    return "'" in text or '"' in text or "`" in text or "{" in text
+def _is_english(text: str) -> bool:
+    return language_of(text) is None and language_within(text) is None
+
+
+def _gloss_within(clause: str, words: Lexicon) -> Iterator[Gloss]:
+    """Read the words of another language in an English clause, but for what it quotes."""
+    place = 0
+    for quoted in QUOTED.finditer(clause):
+        yield from gloss_within(clause[place : quoted.start()], words, is_foreign)
+        yield Gloss(quoted[0])
+        place = quoted.end()
+    yield from gloss_within(clause[place:], words, is_foreign)
 
 
 def _clauses(text: str, *, kana: bool) -> Iterator[tuple[str, str | None]]:
@@ -97,7 +114,7 @@ def _clauses(text: str, *, kana: bool) -> Iterator[tuple[str, str | None]]:
     before: str | None = None
     for found in _CLAUSE.finditer(text):
         clause = found[0]
-        asked = _QUOTED.sub(" ", clause)
+        asked = unquoted(clause)
         language = language_of(asked if _LETTERS.search(asked) else clause, kana=kana)
         if language is None and before is not None and len(clause.split()) < 3:
             language = before
