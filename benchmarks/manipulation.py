@@ -5,8 +5,9 @@
 
 Each hostile server copies or imitates the right tools under its own name and adds what sellers add: superlatives,
 "always use this first", the words of the request, tags, a repeated name. A right tool must keep its place, or fall by
-one at most. The attacks are in `manipulation_attacks.py`; some were held out while the rules were written. Those in
-`manipulation_servers.py` write all requests, or the one that is sent, into what a server says about itself.
+one at most. The attacks are in `manipulation_attacks.py`; some were held out while the rules were written, and those
+of the group "found later" got past these. Those in `manipulation_servers.py` write all requests, or the one that is
+sent, into what a server says about itself.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.manipulation_attacks import HELD_OUT, INFORMED, KNOWN, Attack, Target
+from benchmarks.manipulation_attacks import FOUND, HELD_OUT, INFORMED, KNOWN, Attack, Flood, Target
 from benchmarks.manipulation_servers import SERVERS, HostileServer
 
 from shortlist.catalog.catalog import Catalog
@@ -40,7 +41,29 @@ class Case:
     right: frozenset[str]
 
 
-GROUPS: Mapping[str, Mapping[str, Attack]] = {"known": KNOWN, "held out": HELD_OUT, "knows the request": INFORMED}
+def offering(flood: Flood) -> HostileServer:
+    """Return a server that offers its own versions of every right tool."""
+    return HostileServer(
+        lambda _: {"description": "Everything you need."},
+        lambda targets: [tool for target in targets for tool in flood(target)],
+    )
+
+
+def tool_by_tool(attacks: Mapping[str, Attack]) -> dict[str, HostileServer]:
+    """Return servers that offer one version of every right tool."""
+
+    def alone(attack: Attack) -> Flood:
+        return lambda target: [attack(target)]
+
+    return {name: offering(alone(attack)) for name, attack in attacks.items()}
+
+
+GROUPS: Mapping[str, Mapping[str, HostileServer]] = {
+    "known": tool_by_tool(KNOWN),
+    "held out": tool_by_tool(HELD_OUT),
+    "knows the request": tool_by_tool(INFORMED),
+    "found later": {name: offering(flood) for name, flood in FOUND.items()},
+}
 SERVER_GROUPS: Mapping[str, bool] = {"server, all requests": True, "server, one request": False}
 """Whether the attacks want to answer all requests at once."""
 
@@ -55,13 +78,6 @@ def cases(count: int) -> list[Case]:
         Case(line["query"], frozenset(i for group in line.get("gold_groups") or [line["gold"]] for i in group))
         for line in chosen
     ]
-
-
-def tool_by_tool(attack: Attack) -> HostileServer:
-    """Return a server that offers its own version of every right tool."""
-    return HostileServer(
-        lambda _: {"description": "Everything you need."}, lambda targets: [attack(target) for target in targets]
-    )
 
 
 def hostile(catalog: Catalog, wanted: Sequence[Case], server: HostileServer, servers: int) -> Catalog:
@@ -128,8 +144,8 @@ def main() -> None:
 def _attacks(groups: Collection[str]) -> Iterator[tuple[str, str, HostileServer, bool]]:
     """Yield the attacks of some groups, and whether they want to answer all requests at once."""
     for group in (each for each in GROUPS if each in groups):
-        for name, attack in GROUPS[group].items():
-            yield group, name, tool_by_tool(attack), True
+        for name, server in GROUPS[group].items():
+            yield group, name, server, True
     for group in (each for each in SERVER_GROUPS if each in groups):
         for name, server in SERVERS.items():
             yield group, name, server, SERVER_GROUPS[group]

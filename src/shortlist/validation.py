@@ -25,9 +25,16 @@ from pydantic_core import from_json
 
 from shortlist.large import written
 from shortlist.models import Json, Tool
-from shortlist.text.tokens import one_line
+from shortlist.text.tokens import clean_text, one_line
 from shortlist.workers import WorkerFailed, WorkerTimedOut, WorkOwner, prepare_with, run_apart
 
+REMEMBERED_DEFINITIONS = 1_024
+_ESCAPED = re.compile(r"\\[bfru]")
+"""How control characters are written in JSON."""
+_NAMING = ("properties", "patternProperties", "dependentRequired", "dependentSchemas")
+"""Members of a schema whose keys are names of arguments."""
+_SAYING = ("required", "enum", "const")
+"""Members of a schema whose values a call repeats."""
 MAX_STEPS = 20_000
 """Keywords evaluated for one call; `anyOf` inside `anyOf` can ask for more than there are atoms."""
 MAX_VALUES = 500_000
@@ -376,3 +383,37 @@ def _explained(error: Error) -> str:
         options = "; or ".join(dict.fromkeys(inner.message for inner in error.context[:4]))
         return f"fits none of the alternatives ({options})"
     return str(error.message)
+
+
+@lru_cache(maxsize=REMEMBERED_DEFINITIONS)
+def hides_characters(definition: str) -> bool:
+    """Return whether a definition hides characters in names of arguments or in values to choose from."""
+    if clean_text(definition) == definition and not _ESCAPED.search(definition):
+        return False
+    return any(clean_text(text) != text for text in _repeated(json.loads(definition).get("inputSchema")))
+
+
+def _repeated(schema: Json) -> Iterator[str]:
+    """Yield the names and values of a schema that a call repeats."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _repeated(each)
+    for key, inner in schema.items() if isinstance(schema, dict) else ():
+        if key in _NAMING and isinstance(inner, dict):
+            yield from inner
+            yield from _repeated([*inner.values()])
+        elif key in _SAYING:
+            yield from _strings(inner)
+        else:
+            yield from _repeated(inner)
+
+
+def _strings(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        yield from _strings([*value.values()])
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings(each)

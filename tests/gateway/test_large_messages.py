@@ -14,7 +14,7 @@ from shortlist import large, validation
 from shortlist.access.principal import Principal
 from shortlist.config.settings import Limits, MemoryTransport, ServerSettings
 from shortlist.front import transport
-from shortlist.gateway import calling, inspecting
+from shortlist.gateway import calling, state
 from shortlist.large import LARGE_BYTES, beside
 from shortlist.upstream.framing import CLIENT_VALUES, SMALL_VALUES
 from shortlist.workers import WorkOwner, run_apart
@@ -143,7 +143,7 @@ async def test_a_call_ends_in_its_time_though_its_result_cannot_be_paged(monkeyp
         async def tool_echo(self, *_: Any) -> Any:
             return types.CallToolResult(content=[], structured_content={"rows": ROWS})
 
-    monkeypatch.setattr(inspecting, "PREPARE_SECONDS", 0.1)
+    monkeypatch.setattr(state, "PREPARE_SECONDS", 0.1)
     fixture, is_free = Rows("alpha"), threading.Event()
     entry = ServerSettings(name="alpha", transport=MemoryTransport(build=lambda: fixture.server), timeout_seconds=0.1)
     async with serve(others={"alpha": entry}) as served, served.client() as client, anyio.create_task_group() as tasks:

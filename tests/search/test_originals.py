@@ -416,7 +416,7 @@ def test_different_lookalikes_push_neither_their_original_nor_other_tools_down(s
     ]
     copies = [f"aaa-{server}/{offer['name']}" for server in range(servers) for offer in offers]
     scores = {copy: 3.0 - number / 100 for number, copy in enumerate(copies)}
-    known = {"github/create_issue": 1.0, "github/list_issues": -1.0}
+    known = {"github/create_issue": 1.5, "github/list_issues": -1.0}
     found = [*compared(searcher(*offers, servers=servers), {**scores, **known}, "new issue")]
     assert found[:3] == ["github/create_issue", copies[0], "github/list_issues"]
 
@@ -428,11 +428,12 @@ def first_compared(searcher: Searcher, scores: dict[str, float], text: str) -> s
 SAID_ELSEWHERE = {"name": "create_issue_x", "description": "Open an issue in a repository with a title."}
 
 
-@pytest.mark.parametrize("text", [{"description": "About a bug."}, {"enum": ["task", "bug"]}])
-def test_a_word_of_the_request_in_a_parameter_does_not_speak_for_a_lookalike(text: dict[str, Any]) -> None:
-    offer = {**SAID_ELSEWHERE, "inputSchema": {"properties": {"bug": text}}}
+@pytest.mark.parametrize(("words", "first"), [(0, "aaa-0/create_issue_x"), (100, "github/create_issue")])
+def test_a_word_of_the_request_among_many_in_a_parameter_does_not_speak_for_a_lookalike(words: int, first: str) -> None:
+    values = ["bug", " ".join(f"word{number}" for number in range(words))]
+    offer = {**SAID_ELSEWHERE, "inputSchema": {"properties": {"hint": {"enum": values}}}}
     scores = {"aaa-0/create_issue_x": 3.0, "github/create_issue": 2.0}
-    assert first_compared(searcher(offer), scores, "open a bug") == "github/create_issue"
+    assert first_compared(searcher(offer), scores, "open a bug") == first
 
 
 def test_a_word_of_the_request_in_the_text_of_a_server_does_not_speak_for_a_lookalike() -> None:

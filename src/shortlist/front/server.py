@@ -51,7 +51,7 @@ from shortlist.gateway.view import ServeOptions
 from shortlist.large import parsed
 from shortlist.observability.metrics import is_traced
 from shortlist.storage.shared import session_key
-from shortlist.text.tokens import clean_text, cleaned
+from shortlist.text.tokens import cleaned, one_line
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import Era
 from shortlist.version import own_version
@@ -205,7 +205,7 @@ class Front:
         except (UpstreamRefused, RequestRefused):
             raise
         except ShortlistError as error:  # a model can act on these; anything else is a bug and must surface
-            return text_result(_said(error), is_error=True)
+            return text_result(_line(str(error)), is_error=True)
 
     def _lists(self, kind: ListedKind) -> Handler:
         async def listing(context: RequestContext, params: PaginatedRequestParams) -> dict[str, Any]:
@@ -354,14 +354,14 @@ class Front:
                     result = await handler(context, params)
                     kind = result.pop("resultType", "complete")
                     return {**result, "resultType": kind} if _era(context) == "modern" else result
-            except UpstreamRefused as error:  # the server's own error, without invisible characters
-                raise MCPError(error.code, clean_text(error.reason), cleaned(error.data)) from error
+            except UpstreamRefused as error:  # the server's own error, on one line and without invisible characters
+                raise MCPError(error.code, _line(error.reason), cleaned(error.data)) from error
             except RequestRefused as error:
-                raise MCPError(error.code, _said(error), cleaned(error.data)) from error
+                raise MCPError(error.code, _line(str(error)), cleaned(error.data)) from error
             except InvalidInput as error:
-                raise MCPError(INVALID_PARAMS, _said(error)) from error
+                raise MCPError(INVALID_PARAMS, _line(str(error))) from error
             except ShortlistError as error:
-                raise MCPError(INTERNAL_ERROR, _said(error)) from error
+                raise MCPError(INTERNAL_ERROR, _line(str(error))) from error
 
         return handle
 
@@ -420,9 +420,9 @@ def _params(context: RequestContext) -> dict[str, Any]:
     return {key: value for key, value in (context.params or {}).items() if key not in hop}
 
 
-def _said(error: ShortlistError) -> str:
-    """Return the text of an error; some repeat what a client sent, which may be megabytes."""
-    return clean_text(shortened(str(error), ERROR_CHARACTERS))
+def _line(error: str) -> str:
+    """Return the text of an error on one line; some repeat what a client or a server sent, which may be megabytes."""
+    return one_line(shortened(error, ERROR_CHARACTERS))
 
 
 @dataclass(frozen=True, slots=True)

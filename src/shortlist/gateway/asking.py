@@ -28,7 +28,7 @@ def question(
     """Return the params of a question as the client gets it; raise RequestRefused where it may not be asked."""
     kind, settings = KINDS.get(method), state.settings.servers.get(server)
     if kind is None:
-        raise _refused(f"{server!r} asks the client for {method!r}, which servers may not ask for")
+        raise _refused(f"{server!r} asks the client for something else than {' or '.join(KINDS)}")
     if settings is not None and kind not in settings.may_ask:
         raise _refused(f"{server!r} may not ask clients for {kind}: the configuration does not allow it (`may_ask`)")
     if "be_asked" not in state.everything.scope(exchange.caller.principal).actions:

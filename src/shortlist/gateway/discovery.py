@@ -1,14 +1,14 @@
 """search_tools and describe_tools: finding tools among those in reach, and the words of the answer."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias, get_args
 
 import anyio.to_thread
 
-from shortlist.access.catalog import ScopedCatalog, did_you_mean
+from shortlist.access.catalog import ScopedCatalog, called_so, did_you_mean
 from shortlist.catalog.toolsets import toolsets_for_intent
 from shortlist.disclosure.budget import estimate_tokens, fit
 from shortlist.disclosure.render import Detail, Entry, describe_text, entries_text, entry_of, entry_row, entry_text
@@ -39,7 +39,8 @@ from shortlist.text.conversation import relation_of
 from shortlist.text.queries import ask_of
 from shortlist.text.tokens import one_line
 
-LABELS = ("servers", "categories", "tags")
+LABELS = {"servers": "server", "categories": "category", "tags": "tag"}
+"""What tools can be limited to by name, and what one of each is called."""
 CIRCLE_SEARCHES = 3
 """After so many searches with the same hits and no call in between, the answer says to stop searching."""
 SHOWN_QUERY = 80
@@ -149,7 +150,7 @@ class SearchLimits(NamedTuple):
 async def _narrowing(call: ToolCall, request: SearchRequest) -> SearchLimits:
     """Turn what a search names into preferences, or into limits where the caller says `only`."""
     tools = call.seen.tools
-    hints = [*_labels(call, request), *await _intent(call, request)]
+    hints = [*await _labels(call, request), *await _intent(call, request)]
     notes = [note for filters, note in hints if filters is None]
     named = [(filters, note) for filters, note in hints if filters is not None]
     members = _members(call, sorted(request.toolsets)) if request.toolsets is not None else None
@@ -172,20 +173,27 @@ Hint: TypeAlias = tuple[Filters | None, str]
 """What a hint points at and how the answer names it; a sentence where it points at nothing here."""
 
 
-def _labels(call: ToolCall, request: SearchRequest) -> Iterator[Hint]:
-    if request.servers is not None:
-        known = call.seen.tools.servers
-        unknown = sorted(request.servers - {*known, *call.state.connecting(call.seen)})
-        if unknown and request.only:
-            raise InvalidInput(f"No server {unknown[0]!r}. {did_you_mean(unknown[0], known)}")
-        for name in unknown:
-            yield None, f"No server {name!r}. {did_you_mean(name, known)}".rstrip("?.") + "."
-        if servers := request.servers - set(unknown):
-            yield Filters(servers=servers), f"servers {', '.join(sorted(servers))}"
-    if request.category:
-        yield Filters(categories=frozenset({request.category})), f"category {request.category}"
-    if request.tags:
-        yield Filters(tags=request.tags), f"tags {', '.join(sorted(request.tags))}"
+async def _labels(call: ToolCall, request: SearchRequest) -> list[Hint]:
+    """Read the servers, the category and the tags that a search names, whatever their case."""
+    tools, hints, category = call.seen.tools, list[Hint](), frozenset(filter(None, (request.category,)))
+    known = {"servers": (*tools.servers, *call.state.connecting(call.seen))} if request.servers else {}
+    if request.category or request.tags:
+        known |= await anyio.to_thread.run_sync(lambda: tools.labels)
+    for label, names in zip(LABELS, (request.servers, category, request.tags), strict=True):
+        if not names:
+            continue
+        meant = called_so(names, known[label])
+        for name in sorted(names - meant.keys()):
+            similar = did_you_mean(name, known[label], lists=label == "servers")
+            problem = f"No {LABELS[label]} {name!r}. {similar}".rstrip()
+            if request.only:
+                raise InvalidInput(problem)
+            hints.append((None, problem))
+        if meant:
+            limit: dict[str, Json] = {label: frozenset().union(*meant.values())}
+            word = "category" if label == "categories" else label
+            hints.append((Filters(**limit), f"{word} {', '.join(sorted(limit[label]))}"))
+    return hints
 
 
 async def _intent(call: ToolCall, request: SearchRequest) -> list[Hint]:
@@ -434,7 +442,13 @@ def _wishes(result: SearchResult, around: Surroundings) -> list[str]:
 
 
 def _confidence(result: SearchResult) -> str:
-    return f"{result.confidence.level} {result.confidence.probability:.2f}"
+    return f"{result.confidence.level} {_chance(result, 2):.2f}"
+
+
+def _chance(result: SearchResult, decimals: int) -> float:
+    from shortlist.search.fusion import shown_chance  # noqa: PLC0415 - needs numpy, which a gateway starts without
+
+    return shown_chance(result.confidence, decimals)
 
 
 def _no_match(result: SearchResult, around: Surroundings) -> str:
@@ -471,7 +485,7 @@ def _structured(
             {
                 "query": result.query.text,
                 "confidence": result.confidence.level,
-                "probability": round(result.confidence.probability, 4),
+                "probability": _chance(result, 4),
                 "tools": [around.name_of(hit.tool.id) for hit in result.hits],
                 "fits": _fits(result),
                 **({"wishes": {hit.tool.id: hit.wish for hit in result.hits if hit.wish}} if result.wishes else {}),

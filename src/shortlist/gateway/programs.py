@@ -30,12 +30,14 @@ from shortlist.config.settings import CodeSettings
 from shortlist.disclosure.budget import estimate_tokens
 from shortlist.errors import InvalidInput, RequestRefused, ShortlistError, ToolNotFound
 from shortlist.gateway.callers import Caller, Exchange, Round
-from shortlist.gateway.calling import call_bound, find_tool, is_input_required, text_of_result
+from shortlist.gateway.calling import call_bound, find_tool, text_of_result
 from shortlist.gateway.confirming import ELICIT, shown_arguments
 from shortlist.gateway.discovery import DESCRIBE, SEARCH
+from shortlist.gateway.inspecting import is_marked
 from shortlist.gateway.python_tools import PythonTools, functions_of
 from shortlist.gateway.recording import AuditedRequest, FinishedProgram
 from shortlist.gateway.results import blocks_of
+from shortlist.gateway.rounds import is_input_required
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.tools import CODE_DEFAULTS, McpResult, MetaTool, ToolCall, text_result
 from shortlist.models import Json, Tool, ToolId
@@ -349,8 +351,10 @@ async def _checked(call: ToolCall, functions: PythonTools, tool: Tool, wanted: W
 
 
 async def _value(call: ToolCall, result: McpResult) -> Json:
-    """Return a result as a program gets it: structured content, parsed JSON, or text."""
+    """Return a result as a program gets it: structured content, parsed JSON, or text, as which a marked one comes."""
     text, structured = text_of_result(result), result.get("structuredContent")
+    if structured is not None and is_marked(result):
+        text, structured = f"{text}\n{json.dumps(structured, ensure_ascii=False)}", None
     if result.get("isError"):
         raise _Refused(RuntimeError, text or "The tool reported an error.")
     if len(text) > MAX_VALUE:
@@ -405,11 +409,11 @@ async def _outcome(work: Awaitable[Any]) -> Any:
     except _Refused as error:
         return error.kind(str(error))
     except UpstreamTimeout as error:
-        return TimeoutError(str(error))
+        return TimeoutError(one_line(str(error)))
     except CallNotAllowed as error:
-        return PermissionError(str(error))
+        return PermissionError(one_line(str(error)))
     except ShortlistError as error:
-        return RuntimeError(str(error))
+        return RuntimeError(one_line(str(error)))
     except Exception:  # a bug of ours: the program is told that it happened, the log says what
         logger.exception("a call of a program failed")
         return RuntimeError("The gateway failed to make this call.")

@@ -17,6 +17,7 @@ from shortlist.gateway.callers import METHOD_NOT_FOUND, TaskWish
 from shortlist.gateway.task_handles import seconds_of, with_related
 from shortlist.gateway.tools import McpResult
 from shortlist.models import Json, Tool
+from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import Era, Peer
 
 STATUS = "notifications/tasks/status"
@@ -96,7 +97,7 @@ def renamed(result: Mapping[str, Json], handle: str) -> McpResult:
     return {**result, "taskId": handle} if "taskId" in result else result
 
 
-async def follow(ask: AskServer, task: Mapping[str, Json], era: Era) -> McpResult:
+async def follow(ask: AskServer, server: str, task: Mapping[str, Json], era: Era) -> McpResult:
     """Wait until a task has ended and return the result of its call; cancel it where the wait is cancelled.
 
     A legacy server asks its questions while somebody waits for the result, so that is what a task is asked for that
@@ -119,7 +120,7 @@ async def follow(ask: AskServer, task: Mapping[str, Json], era: Era) -> McpResul
         return await ask("tasks/result", own)
     error = _mapping(task.get("error"))
     if error:
-        raise RequestRefused(str(error.get("message")), code=int(error.get("code", -32603)), data=error.get("data"))
+        raise UpstreamRefused(server, int(error.get("code", -32603)), str(error.get("message")), error.get("data"))
     return dict(_mapping(task.get("result")))
 
 

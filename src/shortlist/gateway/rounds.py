@@ -23,6 +23,10 @@ Send: TypeAlias = Callable[[Exchange, Mapping[str, Json]], Awaitable[dict[str, J
 """Sends the request upstream, with these members added to its params."""
 
 
+def is_input_required(result: Mapping[str, Json]) -> bool:
+    return result.get("resultType") == "input_required"
+
+
 @dataclass(slots=True)
 class _Question:
     method: str

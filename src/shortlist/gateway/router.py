@@ -7,10 +7,11 @@ belongs to the one that showed it. What two servers claim is refused: none can t
 caller reaches the prompts and resources of a server only where its scope holds the whole server.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -20,20 +21,22 @@ import anyio.to_thread
 from shortlist.access.catalog import ScopedCatalog
 from shortlist.catalog.naming import names_of
 from shortlist.config.settings import Action
-from shortlist.errors import RequestRefused, ShortlistError
+from shortlist.errors import RequestRefused, ShortlistError, shortened
 from shortlist.gateway.callers import METHOD_NOT_FOUND, Exchange, Round, session_of
-from shortlist.gateway.calling import relay
+from shortlist.gateway.calling import relay, under_policy
 from shortlist.gateway.recording import AuditedRequest
 from shortlist.gateway.relayed_tasks import METHODS, renamed
 from shortlist.gateway.state import GatewayState
 from shortlist.gateway.task_handles import RelayedTask
 from shortlist.gateway.tools import McpResult
 from shortlist.models import Json
-from shortlist.text.tokens import cleaned
+from shortlist.text.tokens import clean_text, cleaned, one_line
 from shortlist.trust.pins import ItemKind
 from shortlist.upstream.errors import UpstreamRefused
 from shortlist.upstream.events import CallOptions, Notified
 from shortlist.upstream.offers import items_of, offered_items
+
+logger = logging.getLogger(__name__)
 
 SCHEME = "shortlist://"
 APP_SCHEME, APPS = "ui://", "ui://shortlist/"
@@ -50,6 +53,10 @@ MAX_CONNECTIONS = 10_000
 """Of so many connections it is remembered that their lists were compared; all are forgotten beyond that."""
 MAX_SUBSCRIPTIONS = 200
 """Resources that one session or stream may be subscribed to: finding the server of each can take a question to all."""
+REPORTED_ADDRESSES = 1_024
+"""Of so many invalid URIs it is remembered that they were logged."""
+_LINES = ("name", "title", "mimeType")
+"""Members of an item that a client shows on one line."""
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
@@ -118,13 +125,13 @@ class Router:
             listed = await admitted(self._state, plain, kind, _named(kind, items_of(page, kind.key)))
             if kind in (known := self._compared.get(self._connected(exchange, plain), {})):
                 known[kind] |= _prompt_names(kind, listed)  # a page may be beyond what is read of a whole list
-            return {**page, kind.key: cleaned(listed)}
+            return {**page, kind.key: [_shown(item) for item in listed]}
         found: dict[str, list[Any]] = {}
         async with anyio.create_task_group() as tasks:
             for server in servers:
                 found[server] = []
                 tasks.start_soon(self._collect, exchange, server, kind, found[server])
-        return {kind.key: cleaned(self._renamed(kind, found))}
+        return {kind.key: [_shown(item) for item in self._renamed(kind, found)]}
 
     async def _collect(self, exchange: Exchange, server: str, kind: ListedKind, items: list[Any]) -> None:
         with anyio.move_on_after(LIST_SECONDS):
@@ -231,8 +238,9 @@ class Router:
     async def _ask_task(
         self, exchange: Exchange, method: str, params: Mapping[str, Json], task: RelayedTask
     ) -> McpResult:
-        sent = {**params, "taskId": task.own}
-        return renamed(await relay(self._state, exchange, task.server, method, sent, Round()), str(params["taskId"]))
+        name, sent = task.tool.partition("/")[2], {**params, "taskId": task.own}
+        asked = relay(self._state, exchange, task.server, method, sent, Round())
+        return renamed(await under_policy(self._state, task.server, name, asked), str(params["taskId"]))
 
     async def set_level(self, exchange: Exchange, holder: object, level: str) -> None:
         """Remember the log level of a session, and ask every server for the most verbose one of all sessions."""
@@ -393,11 +401,38 @@ def _named(kind: ListedKind, items: Iterable[dict[str, Any]]) -> list[dict[str, 
 async def admitted(
     state: GatewayState, server: str, kind: ListedKind, items: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the items of a server that are not held for a review."""
+    """Return the items of a server that have an address and are not held for a review."""
+    if kind is not PROMPTS:  # which are renamed
+        items = [item for item in items if _is_address(server, kind, item[kind.renamed])]
     gate = state.seams.items
     if gate is None or not items:
         return items
     return [dict(item) for item in await anyio.to_thread.run_sync(gate.admit_items, server, kind.pinned, items)]
+
+
+def _is_address(server: str, kind: ListedKind, uri: str) -> bool:
+    """Return whether a URI can be shown as it is; one that cannot is logged."""
+    is_valid = clean_text(uri) == uri and "\n" not in uri and "\t" not in uri
+    if not is_valid:
+        _report_address(server, kind.key, shortened(uri))
+    return is_valid
+
+
+@lru_cache(maxsize=REPORTED_ADDRESSES)
+def _report_address(server: str, key: str, uri: str) -> None:
+    """Log a URI that is not listed, once for all the lists that it is in."""
+    logger.warning("%s of %r: %r is left out, since it has line breaks or invisible characters", key, server, uri)
+
+
+def _shown(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item as clients list it: cleaned, and what names it on one line."""
+    shown: dict[str, Any] = cleaned(item)
+    for member in _LINES:
+        if isinstance(shown.get(member), str) and "\n" in shown[member]:
+            shown[member] = one_line(shown[member])
+    if isinstance(shown.get("arguments"), list):
+        shown["arguments"] = [_shown(each) if isinstance(each, dict) else each for each in shown["arguments"]]
+    return shown
 
 
 def to_uri(server: str, uri: str) -> str:

@@ -2,9 +2,11 @@
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
+from time import perf_counter
 from typing import Protocol, TypeAlias
 
 import anyio
@@ -42,11 +44,14 @@ from shortlist.storage.owned import ResultStore, WorkspaceStore
 from shortlist.storage.programs import MemoryPrograms, ProgramStore, StoredProgram
 from shortlist.telemetry.events import RecordEvent, record_nothing
 from shortlist.telemetry.experiments.plan import AS_CONFIGURED, Assign, Variant
-from shortlist.upstream.errors import UpstreamUnavailable
+from shortlist.upstream.errors import UpstreamTimeout, UpstreamUnavailable
 
 STILL_STARTING = "it is still starting and its tools are not known yet; try again shortly"
 
 logger = logging.getLogger(__name__)
+
+PREPARE_SECONDS = 2.0
+"""What the gateway may take at least to inspect and page a result, also where its server used up the whole timeout."""
 
 
 Report: TypeAlias = Callable[[Mapping[str, Json], frozenset[ToolId] | None], str]
@@ -184,6 +189,21 @@ class GatewayState:
     @property
     def settings(self) -> Settings:
         return self.everything.settings
+
+    @contextmanager
+    def prepared_in_time(self, server: str, name: str, started: float) -> Iterator[None]:
+        """End a call whose result takes longer to prepare than is left of its server's timeout."""
+        settings = self.settings.servers.get(server)
+        seconds = settings.timeout_seconds if settings is not None else inf
+        try:
+            with anyio.fail_after(max(seconds - (perf_counter() - started), PREPARE_SECONDS)):
+                yield
+        except TimeoutError:
+            raise UpstreamTimeout(
+                server,
+                f"tool {name!r} answered, but its result could not be prepared within the timeout of {seconds:g} s. "
+                "The tool was called; it was not repeated. Ask it for less.",
+            ) from None
 
     # Who sees what
 

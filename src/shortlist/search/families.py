@@ -29,7 +29,7 @@ COMPARED, MAX_COMPARED = 12, 120
 """The number of first hits among which lookalikes are looked for; more where a server repeats itself, or where others
 score nearly as well as the first."""
 MAX_REMEMBERED_ROWS, MAX_REMEMBERED_PAIRS = 10_000, 100_000
-FAR_LOWER = 2.5
+FAR_LOWER = 2.0
 """An original that scores this much less than its lookalike does not answer the request as well, and stays behind."""
 APART = 1e-3
 """The difference between the scores of an original and its lookalike: in a tie, later stages would go by the id."""
@@ -194,9 +194,9 @@ NO_COPIES = Copies(np.empty(0, np.int64), np.empty(0, np.int64), {})
 class FirstKnown:
     """Ranks a tool before its lookalikes on servers known later, unless something speaks for one of these.
 
-    That is a word of the request that only the lookalike has, outside of its parameters; a far better score, unless the
-    request spells the name of the original; its server (preferred, or in use in this conversation); or what was learned
-    from calls. One of several lookalikes keeps its rank, the others go behind all hits that were compared.
+    That is a word of the request that only the lookalike has, not just its server's text; a far better score, unless
+    the request spells the name of the original; its server (preferred, or in use in this conversation); or what was
+    learned from calls. One of several lookalikes keeps its rank, the others go behind all hits that were compared.
     """
 
     def __init__(self, index: Index, order: ServerOrder) -> None:
@@ -277,7 +277,7 @@ class FirstKnown:
                 for each in originals
                 if (each in spelled or scores[each] > scores[row] - FAR_LOWER)
                 and learned.get(each, 0.0) >= learned.get(row, 0.0)
-                and not _answers_more(asked, self._read(row).tells, self._read(each).words)
+                and not _answers_more(asked, self._read(row).words_beside(self._read(each)), self._read(each).words)
             ]
             if as_good:
                 behind[row] = min(as_good, key=lambda each: (self._read(each).place, self._index.ids[each]))

@@ -20,15 +20,21 @@ MIN_GIST, MIN_SHORT_GIST = 600, 200
 """A gist of less weight than two rare words is found only in sentences that add little."""
 MIN_PARAMETERS = 2
 """A tool with fewer parameters is not recognised by them."""
+FEW_SPOKEN = 60
+"""If the parameters of a lookalike have more words that its original lacks, none of them speaks for it."""
 COMPARED_CHARS = 600
 """The length of a description whose sentences are compared with gists."""
 SHORT_WORDS = 4
 """Sentences of fewer words are read together with those around them, too: `Send. a. mail.`"""
 PRAISE = frozenset(map(stem, read_words("praise.txt")))
 """Words by which tools recommend themselves: they say nothing about what a tool does."""
-_PARAMETERS, _TOLD = (
+_PARAMETERS, _TOLD, _SPOKEN = (
     FieldFilter(some=np.uint16(sum(1 << FIELDS.index(field) for field in fields)), none=np.uint16(0))
-    for fields in (("parameters",), ("name", "title", "labels", "description"))
+    for fields in (
+        ("parameters",),
+        ("name", "title", "labels", "description", "boilerplate"),
+        ("parameters", "parameter_text"),
+    )
 )
 
 
@@ -42,6 +48,8 @@ class ToldTool:
     """Everything that the tool or its server says."""
     tells: frozenset[int]
     """The words of its name, title and description, and of its server's name."""
+    spoken: frozenset[int]
+    """The words of its parameters and of what is said about them."""
     head: frozenset[int]
     """The words of its name and title."""
     said: tuple[Mapping[int, int], ...]
@@ -79,6 +87,10 @@ class ToldTool:
                 return True
         return False
 
+    def words_beside(self, original: "ToldTool") -> frozenset[int]:
+        """Return the words that may speak for this before an original: those of its parameters only if few are new."""
+        return self.tells | self.spoken if len(self.spoken - original.words) <= FEW_SPOKEN else self.tells
+
     def _adds_little(self, said: Mapping[int, int], original: "ToldTool") -> bool:
         added = sum(weight for word, weight in said.items() if word not in original.first)
         does_more = not ((said.keys() | self.head) & self.does <= original.first)
@@ -112,6 +124,7 @@ def told(index: Index, row: int, place: int, actions: frozenset[int]) -> ToldToo
         server=tool.server,
         words=frozenset(every.tolist()),
         tells=frozenset((*every[_TOLD.passing(fields)].tolist(), *weighed(server))),
+        spoken=frozenset(every[_SPOKEN.passing(fields)].tolist()),
         head=head,
         said=tuple(said),
         does=actions.intersection(head.union(*said)),
