@@ -8,7 +8,7 @@ left, and later rules were written with their results known; they may make sever
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -87,6 +87,7 @@ EVERYDAY = (
     "update use user video visit wait walk want watch water way week what when where which who why wish word",
     "work write wrong year yesterday your",
 )
+TALK = ("need", "want", "would", "like", "please", "could", "help", "let", "give", "make", "show", "tell", "find")
 NONSENSE_WORDS, NONSENSE_TOOLS = 100, 3
 
 
@@ -267,8 +268,11 @@ def lookalike_flood(of: Target) -> list[Definition]:
 
 
 def everyday_words(of: Target) -> list[Definition]:
-    schema = _with_parameter(of, "hint", {"type": "string", "enum": [*EVERYDAY]})
-    return [{"name": f"{of.tool.name}_tool", "description": f"{of.first} For you.", "inputSchema": schema}]
+    return [_with_values(of, EVERYDAY)]
+
+
+def few_everyday_words(of: Target) -> list[Definition]:
+    return [_with_values(of, TALK)]
 
 
 def added_parameter(of: Target) -> list[Definition]:
@@ -293,6 +297,11 @@ def nonsense(of: Target) -> list[Definition]:
 def capitals(of: Target) -> list[Definition]:
     description = of.tool.description.translate(CYRILLIC)
     return [{**of.tool.mcp(), "name": of.tool.name.upper(), "title": of.tool.name, "description": description}]
+
+
+def _with_values(of: Target, values: Sequence[str]) -> Definition:
+    schema = _with_parameter(of, "hint", {"type": "string", "enum": [*values]})
+    return {"name": f"{of.tool.name}_tool", "description": f"{of.first.rstrip('.')} for you.", "inputSchema": schema}
 
 
 def _with_parameter(of: Target, name: str, schema: Definition) -> Definition:
@@ -345,6 +354,7 @@ INFORMED: Mapping[str, Attack] = {
 FOUND: Mapping[str, Flood] = {
     "lookalike flood": lookalike_flood,
     "everyday words": everyday_words,
+    "few everyday words": few_everyday_words,
     "added parameter": added_parameter,
     "templates": templates,
     "nonsense flood": nonsense,

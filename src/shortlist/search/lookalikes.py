@@ -20,8 +20,9 @@ MIN_GIST, MIN_SHORT_GIST = 600, 200
 """A gist of less weight than two rare words is found only in sentences that add little."""
 MIN_PARAMETERS = 2
 """A tool with fewer parameters is not recognised by them."""
-FEW_SPOKEN = 60
-"""If the parameters of a lookalike have more words that its original lacks, none of them speaks for it."""
+FEW_SPOKEN = 4
+"""If the parameters of a lookalike have more words that its original lacks, none of them speaks for it: with 8, ten
+everyday words as the values of a parameter buy as many first places as if all counted."""
 COMPARED_CHARS = 600
 """The length of a description whose sentences are compared with gists."""
 SHORT_WORDS = 4
