@@ -67,7 +67,7 @@ _BEHIND = (
     r"|[,\s]\s*(?:please|use|prefer|see|since|as of|in favou?r|in v?\d|by|and will|instead)\b)"
 )
 """What follows the word in a notice; in "Deprecated packages" it says something about the packages."""
-_START = r"(?:^\W*|(?:[.!?;।]\s+|[。！？；]|\n\s*)(?:[^\w\s*•+-]|\*\*)*\s*(?-i:(?![a-z])))"
+_START = r"(?:^\W*|(?:[.!?;।]\s+|[。！？；]|\n[^\S\n]*+)(?:[^\w\s*•+。！？；-]|\*\*)*+[^\S\n]*+(?-i:(?![a-z])))"
 """The start of a description or of a sentence in it, but not a list's item or parameter of that name."""
 _THIS = (
     r"(?<!if )(?<!whether )\bthis (?:\w+ )?(?:tool|endpoint|method|function|api|action|command|operation|route|call"
@@ -89,7 +89,7 @@ _NOTICE = re.compile(
 _HINTS = (*_WORDS, *_PHRASES, "do not use", "legacy")
 """One of them stands in every notice."""
 _ASCII_HINTS = tuple(filter(str.isascii, _HINTS))
-_ARGUMENTS = re.compile(r"\n\s*(?:args|arguments|parameters|params|inputs?)\b[^\n]{0,40}:", re.IGNORECASE)
+_ARGUMENTS = re.compile(r"\n[^\S\n]*+(?:args|arguments|parameters|params|inputs?)\b[^\n]{0,40}:", re.IGNORECASE)
 """Where a description begins to speak of arguments, which may be deprecated themselves."""
 _INSTEAD = re.compile(
     r"\b(?:use|prefer|super[sc]eded by|replaced by|in favou?r of)\s+(?:the\s+)?"

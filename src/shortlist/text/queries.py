@@ -128,7 +128,7 @@ _ASKS = re.compile(
     re.IGNORECASE,
 )
 _NEED = re.compile(
-    r"(?:^|[.!?;\n])\W*(?:i|we)(?:'d| would)? (?:want|need|like|wish|have to|plan|hope)\b", re.IGNORECASE
+    r"(?:^|[.!?;\n])[^\w.!?;\n]*+(?:i|we)(?:'d| would)? (?:want|need|like|wish|have to|plan|hope)\b", re.IGNORECASE
 )
 _QUESTION = re.compile(r"^\W*(?:please,? )?(?:can|could|would|will|do|should) (?:you|we|i)\b", re.IGNORECASE)
 _MORE = re.compile(r"\b(?:also|too|as well|and|then|plus)\b", re.IGNORECASE)

@@ -30,7 +30,7 @@ _REFERENCES = frozenset(("$ref", "$schema", "$id", "$anchor", "$dynamicRef", "$d
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|(?<=[。！？；])|(?<!\s)[^\S\n]*+\n\s*")
 _LINE = re.compile(r"[^\n]+")
-_PLAIN_WORDS = re.compile(r"[A-Za-z][\w'’./~:-]*,?(?: [\w'’./~:-]+,?){3,}")
+_PLAIN_WORDS = re.compile(r"(?<![\w'’./~:-])[A-Za-z][\w'’./~:-]*+,?+(?: [\w'’./~:-]++,?+){3,}+")
 _NAME_PART = re.compile(r"[a-z0-9]+|[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^\W\d_]+")
 _JOINING = frozenset(
     [
