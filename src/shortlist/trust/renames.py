@@ -9,7 +9,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from shortlist.text.tokens import compact, terms
 
@@ -39,17 +39,6 @@ class KnownTool(Protocol):
 
 
 T = TypeVar("T", bound=KnownTool)
-
-
-class _Told(NamedTuple):
-    """What a tool says to its readers, whatever its name."""
-
-    words: frozenset[str]
-    parameters: frozenset[str]
-
-    def resembles(self, gone: "_Told") -> bool:
-        """Return whether this says nearly all that a tool that is gone said, and takes what that took."""
-        return gone.parameters <= self.parameters and len(gone.words & self.words) >= SHARED * len(gone.words)
 
 
 class KnownTools(Generic[T]):
@@ -83,14 +72,14 @@ class KnownTools(Generic[T]):
         """Return a tool of the same name, or of the same description and parameters, in another spelling."""
         if found := self._by_name.get(compact(entry.name)):
             return found
-        return self._by_text.get(_text(entry)) if len(_told(entry).words) >= TELLING_WORDS else None
+        return self._by_text.get(_text(entry)) if len(_words(entry)) >= TELLING_WORDS else None
 
     def _gone_like(self, entry: T) -> T | None:
-        """Return the tool that is no longer listed and that a new one resembles."""
-        told, (gone, by_word) = _told(entry), self._gone
-        shared = Counter(place for word in told.words for place in by_word.get(word, ()))
+        """Return the tool that is no longer listed and nearly all of whose words a new one has."""
+        words, (gone, by_word) = _words(entry), self._gone
+        shared = Counter(place for word in words for place in by_word.get(word, ()))
         nearest = (gone[place] for place, _ in shared.most_common(MOST_COMPARED))
-        return next((each for each, said in nearest if told.resembles(said)), None)
+        return next((each for each, said in nearest if len(said & words) >= SHARED * len(said)), None)
 
     @cached_property
     def _by_name(self) -> Mapping[str, T]:
@@ -101,13 +90,13 @@ class KnownTools(Generic[T]):
         return {_text(each): each for each in self._accepted}
 
     @cached_property
-    def _gone(self) -> tuple[list[tuple[T, _Told]], Mapping[str, list[int]]]:
+    def _gone(self) -> tuple[list[tuple[T, frozenset[str]]], Mapping[str, list[int]]]:
         """Return the tools that are no longer listed, one of each text, and their places by their words."""
-        told = {_told(each): each for each in self._accepted if not self.is_listed(each)}
-        gone = [(each, said) for said, each in told.items() if len(said.words) >= TELLING_WORDS]
+        told = {_words(each): each for each in self._accepted if not self.is_listed(each)}
+        gone = [(each, said) for said, each in told.items() if len(said) >= TELLING_WORDS]
         by_word: defaultdict[str, list[int]] = defaultdict(list)
         for place, (_, said) in enumerate(gone):
-            for word in said.words:
+            for word in said:
                 by_word[word].append(place)
         return gone, {word: places for word, places in by_word.items() if len(places) <= COMMON}
 
@@ -124,9 +113,8 @@ def _text(entry: KnownTool) -> tuple[str, frozenset[str]]:
     return compact(_description(tool)), _parameters(tool)
 
 
-def _told(entry: KnownTool) -> _Told:
-    tool = entry.value
-    return _Told(frozenset(terms(_description(tool))), _parameters(tool))
+def _words(entry: KnownTool) -> frozenset[str]:
+    return frozenset(terms(_description(entry.value)))
 
 
 def _description(tool: Mapping[str, Any]) -> str:
