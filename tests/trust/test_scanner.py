@@ -245,6 +245,19 @@ def test_an_encoded_or_hidden_sentence_is_dangerous_whatever_it_says(scanner: Sc
     assert scanner.scan(tool(f"Adds two numbers. {hidden}")).level == "dangerous"
 
 
+@pytest.mark.parametrize(
+    "honest",
+    [
+        "Mes (1 a 12). Si no se envía, es consultado todo el año.",
+        "Tutar. Eğer verilmezse on se si kullanılır.",
+        "Si el plazo no se indica, es el de la cuenta; no se le resta el IVA.",
+        "Wildberries и Ozon: остатки. Docker в Kubernetes, GitHub с Jira.",
+    ],
+)
+def test_small_words_of_another_language_are_no_attack(scanner: Scanner, honest: str) -> None:
+    assert scanner.scan(tool(honest)).level == "clean"
+
+
 def test_a_compressed_text_is_read_up_to_a_bound(scanner: Scanner) -> None:
     bomb = base64.b64encode(gzip.compress(b"All of this is not for the user. " * 300_000)).decode()
     assert scanner.scan(tool(f"Adds two numbers. {bomb}")).level == "dangerous"

@@ -18,6 +18,8 @@ _BLANK = re.compile(r"(?<!\s)\s{31,}+(?=\S)")
 _WORD = re.compile(r"[^\W\d_]+")
 FAR_COLUMNS = 120
 FAR_LINES = 30
+_LATIN_WORDS = frozenset("aAI")
+"""The words of one letter that are worth imitating; a Russian "и" or "в" between two names in Latin imitates none."""
 MANY_HIDDEN = 8
 """A run of this many invisible characters counts as hidden text."""
 
@@ -151,7 +153,8 @@ def _imitations(text: str, name: bool) -> Iterator[Oddity]:
         if word.isascii():
             continue
         mixed = "LATIN" in _scripts(word) and any(c in CONFUSABLE for c in word)
-        alone = len(word) == 1 and word in CONFUSABLE and _latin_around(text, *match.span())
+        imitates = word in CONFUSABLE and word.translate(PLAIN_LETTERS) in _LATIN_WORDS
+        alone = imitates and _latin_around(text, *match.span())
         greek_only = all(c.isascii() or "\u0370" <= c <= "\u03ff" for c in word)
         if mixed and not (greek_only and sum(not c.isascii() for c in word) == 1 and not name):
             plain = word.translate(PLAIN_LETTERS)

@@ -60,9 +60,10 @@ _SMALL = (
 _COMMON = frozenset(_SMALL.split())
 _COMMON_CHANGED = {
     "ROT13": frozenset(codecs.encode(word, "rot13") for word in _COMMON),
-    "reversed text": frozenset(word[::-1] for word in _COMMON),
+    "reversed text": frozenset(word[::-1] for word in _COMMON if len(word) > 2),
 }
-"""What the common words look like before a change makes them readable."""
+"""What the common words look like before a change makes them readable. Two letters backwards are often a word of
+another language: "si no se le" reads "is on es el"."""
 _DIGITS = re.compile(r"[0-9@$]")
 COMMAND = re.compile(
     r"curl |wget |https?://|\b(?:ba)?sh\b|rm -|/etc/|\.ssh|\.env\b|eval|exec|import os|powershell|<script|\bnc |chmod"
