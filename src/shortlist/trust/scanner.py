@@ -38,6 +38,7 @@ from shortlist.trust.definitions import (
 from shortlist.trust.encodings import COMMAND, IN_LINES, Decoded, decoded, is_prose, joined_letters, rewritten
 from shortlist.trust.features import patterns_in
 from shortlist.trust.head import LEAST_WORDS, MOST_WORDS, TOGETHER, Head, Mixture, shipped_head
+from shortlist.trust.orders import known_orders
 from shortlist.trust.patterns import PATTERNS
 from shortlist.trust.reading import KEPT_TEXTS, SHORT_TEXT, Window, gloss_of, read_text
 from shortlist.trust.verdicts import LEVELS, OVERSIZED, Reason, ScanVerdict, Severity
@@ -179,6 +180,7 @@ class Scanner:
                 texts += [(field, text, span) for text, span in _uncovered(field, reasons)]
                 texts += [(field, unmasked(each.text), (each.start, each.end)) for each in _rewritten(field)]
         texts += _joined(fields)
+        reasons += _ordered(texts)
         if self._classifier is None:
             reasons += _worst(self._by_words(texts, around), self._head)
         else:
@@ -311,6 +313,14 @@ def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -
                 level = "suspicious"
             dangerous += level == "dangerous"
             yield FlaggedPassage(each.passage, score - mixture.suspicious, level)
+
+
+def _ordered(texts: Iterable[ReadableText]) -> Iterator[Reason]:
+    """Yield the orders that need no classifier."""
+    for field, text, span in texts:
+        for family, why, start, end in known_orders(text):
+            place = span or (start, end)
+            yield Reason(family, field.path, place, f"{why}: {_excerpt(text[start:end])}", "dangerous")
 
 
 def _has_few_words(passage: Window) -> bool:
