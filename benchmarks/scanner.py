@@ -13,7 +13,8 @@ set of MCPProxy (57 entries, never used for fitting), and with `--trained` the c
 that nothing is trained for (`training.poison.train` on a GPU, then `training.poison.calibrate`). Real tools:
 `eval/mcp_union`. Thresholds are chosen on other real tools, and were made stricter until the limits held on these too.
 About 15,000 of them are also in the catalogs that the classifier was trained on; the other 10,040 are printed as
-`real, unseen`. Intervals: Wilson, 95 %.
+`real, unseen`. `packages, left out` are tools of npm and PyPI packages that it was not trained on, read from their
+source: their descriptions are longer. Intervals: Wilson, 95 %.
 
 Cisco's rules (PyPI `cisco-ai-mcp-scanner`, YARA only) run in their own environment: `python -m venv .venv-cisco &&
 .venv-cisco/bin/pip install cisco-ai-mcp-scanner`. MCPProxy's checks are written here from their public description
@@ -41,7 +42,8 @@ from pathlib import Path
 import training.poison.corpus
 from training.bench import data_folder
 from training.poison.corpus import corpus
-from training.poison.fit import definition_of
+from training.poison.fit import collected_tools, definition_of
+from training.poison.folds import SERVERS_OF_FINAL, server_fold
 from training.poison.written import UNSEEN as UNSEEN_WRITERS
 from training.poison.written import written
 
@@ -52,6 +54,9 @@ from shortlist.trust.verdicts import DefinitionScanner
 AT_ONCE = 100
 HEADING = f"{'group':42} {'n':>6} {'flagged':>8} {'95 % interval':>15} {'dangerous':>10}"
 UNSEEN = "real, unseen"
+LEFT_OUT = "packages, left out"
+EVERY_LEFT_OUT = 4
+"""Of so many tools of packages that were left out of the training, one is scanned."""
 HONEST_UNSEEN = ("unseen honest, English", "unseen honest, other languages")
 HELD_OUT = Path(training.poison.corpus.__file__).parent / "held_out.json"
 Judge = Callable[[Sequence[ToolDefinition]], list[str]]
@@ -205,6 +210,12 @@ def real(count: int | None) -> list[Labelled]:
     return found[:: max(1, len(found) // count)][:count] if count else found
 
 
+def left_out() -> Iterable[Labelled]:
+    """Yield tools of the packages that the shipped classifier was not trained on."""
+    found = [each for each in collected_tools() if server_fold(each.server) in SERVERS_OF_FINAL]
+    return (Labelled(LEFT_OUT, each) for each in found[::EVERY_LEFT_OUT])
+
+
 def _tools(name: str) -> list[ToolDefinition]:
     with gzip.open(data_folder() / "eval" / name / "tools.jsonl.gz", "rt", encoding="utf-8") as lines:
         return [definition_of(json.loads(line)) for line in lines]
@@ -227,7 +238,7 @@ def report(name: str, labelled: Sequence[Labelled], verdicts: Sequence[str]) -> 
         groups[item.group].append(verdict)
         if item.group == UNSEEN:
             groups["real"].append(verdict)
-        elif item.group not in ("benign", "real", "published benign", "written honest", *HONEST_UNSEEN) and (
+        elif item.group not in ("benign", "real", LEFT_OUT, "published benign", "written honest", *HONEST_UNSEEN) and (
             not item.group.startswith("family")
         ):
             group = next((name for name in ("published", "written", "unseen") if item.group.startswith(name)), "corpus")
@@ -272,7 +283,7 @@ def main() -> None:
         print_results(options.real)
         return
     print_held_out()
-    labelled = [*(trained_on() if options.trained else ()), *malicious_and_benign(), *real(options.real)]
+    labelled = [*(trained_on() if options.trained else ()), *malicious_and_benign(), *left_out(), *real(options.real)]
     definitions = [item.definition for item in labelled]
     judges: dict[str, Judge] = {
         "shortlist": shortlist,

@@ -86,22 +86,21 @@ def four_bits(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def packed(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return weights with the matrices of layers in 4 bits, which the classifier has in the end anyway."""
+    """Return weights with the matrices of layers in 8 bits, each row with a scale."""
     found: dict[str, np.ndarray] = {}
     for name, value in arrays.items():
         if name.startswith("layers.") and value.ndim == 2:
-            found[name], found[f"{name}.scales"] = four_bits(value)
+            scales = (np.abs(value).max(1, keepdims=True) / 127).astype(np.float32)
+            found[name], found[f"{name}.scales"] = np.round(value / scales).astype(np.int8), scales
         else:
             found[name] = value
     return found
 
 
 def unpacked(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return what `packed` was given, as 4 bits hold it."""
-    found = {name: value for name, value in arrays.items() if not name.endswith(".scales") and value.ndim < 3}
-    for name in arrays.keys() - found.keys():
-        if not name.endswith(".scales"):
-            numbers = np.stack([arrays[name] & 15, arrays[name] >> 4], -1).reshape(*arrays[name].shape[:2], BLOCK)
-            values = (numbers.astype(np.float32) - 8) * arrays[f"{name}.scales"].astype(np.float32)[..., None]
-            found[name] = values.reshape(len(values), -1)
-    return found
+    """Return what `packed` was given, as 8 bits hold it."""
+    return {
+        name: value * arrays[f"{name}.scales"] if f"{name}.scales" in arrays else value
+        for name, value in arrays.items()
+        if not name.endswith(".scales")
+    }

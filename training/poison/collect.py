@@ -48,12 +48,12 @@ def main() -> None:
     names = [name for name in _package_names() if not NOT_SERVERS.search(name)]
     random.Random(18).shuffle(names)
     with ProcessPoolExecutor(AT_ONCE) as pool:
-        write_lines(options.out, _new(pool.map(_collected, names[: options.names], chunksize=4)))
+        write_lines(options.out, new_tools(pool.map(_collected, names[: options.names], chunksize=4)))
 
 
-def _new(found: Iterable[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """Yield the tools of packages that nothing is measured on, each text once."""
-    measured, known, kept = Known(_measured_texts()), Known(()), 0
+def new_tools(found: Iterable[list[dict[str, Any]]], before: Iterable[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield the tools of packages that nothing is measured on, each text once and none of those before."""
+    measured, known, kept = Known(_measured_texts()), Known(before), 0
     for number, rows in enumerate(found, 1):
         for row in rows:
             text = str(row["tool"]["description"])

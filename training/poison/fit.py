@@ -24,7 +24,7 @@ from shortlist.trust.definitions import Neighbours, ToolDefinition
 from shortlist.trust.features import FEATURES
 from shortlist.trust.head import Head, evidence, shipped_head
 from shortlist.trust.reading import DefinitionReading, read
-from training.bench import data_folder
+from training.bench import data_folder, read_lines
 from training.poison.corpus import Example, corpus
 
 Matrix = NDArray[np.float32]
@@ -67,6 +67,13 @@ def real_tools(*folders: str) -> Iterator[ToolDefinition]:
                     if key not in seen:
                         seen.add(key)
                         yield definition
+
+
+def collected_tools() -> Iterator[ToolDefinition]:
+    """Yield the tools of servers that were installed from npm and PyPI to list them, or read as source."""
+    for file in ("collected", "collected_sources", "collected_npm"):
+        for number, raw in enumerate(read_lines(Path(__file__).parent / f"{file}.jsonl.gz")):
+            yield ToolDefinition(f"{file}/{number}", raw["server"], raw["tool"], raw["server_instructions"])
 
 
 def definition_of(raw: dict[str, Any]) -> ToolDefinition:

@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -38,20 +37,20 @@ from shortlist.trust.definitions import (
     values_of,
 )
 from shortlist.trust.reading import gloss_of
-from training.bench import data_folder, read_lines
+from training.bench import data_folder
 from training.poison.base import deep_weights, packed, small_weights
 from training.poison.compose import composed, translated
 from training.poison.corpus import FOLDER, Example, corpus, filled, payloads
-from training.poison.fit import REAL, real_tools
-from training.poison.written import Written, written
+from training.poison.fit import REAL, collected_tools, real_tools
+from training.poison.folds import SERVER_FOLDS, server_fold
+from training.poison.written import UNSEEN, Written, written
 
 LAYERS = 10
-"""Of twelve: the last two find nothing more, and take space."""
+"""Of twelve: with the last two, which help in other languages most, the file is larger than there is space for."""
 PER_PAYLOAD, PER_WRITTEN, PER_RULE = 4, 6, 6
 COMPOSED = 12_000
 MIXED = 8_000
 """Pairs of legitimate texts side by side: sentences that do not belong together are not poisoned for that."""
-SERVER_FOLDS = 20
 NEARLY_WORST = 1.0
 """How close to the worst passage of a poisoned definition another must score to be taken for poisoned too."""
 SHIPPED = PassageClassifier()
@@ -98,10 +97,6 @@ def readable_texts(definition: ToolDefinition) -> Iterator[str]:
     for each in fields_of(definition)[0]:
         yield unmasked(each.text)
         yield from (value.text for value in values_of(each))
-
-
-def server_fold(server: str) -> int:
-    return int.from_bytes(blake2b(server.encode(), digest_size=4).digest(), "big") % SERVER_FOLDS
 
 
 def overlapping(passages: Iterable[Sentence], start: int, end: int) -> Iterator[tuple[str, Span]]:
@@ -314,13 +309,6 @@ def definition_of_example(example: Example) -> ToolDefinition:
     return ToolDefinition(example.id, example.server, example.tool, example.server_instructions)
 
 
-def collected_tools() -> Iterator[ToolDefinition]:
-    """Yield the tools of servers that were installed from npm and PyPI to list them, or read as source."""
-    for file in ("collected", "collected_sources"):
-        for number, raw in enumerate(read_lines(FOLDER / f"{file}.jsonl.gz")):
-            yield ToolDefinition(f"{file}/{number}", raw["server"], raw["tool"], raw["server_instructions"])
-
-
 def demo_tools() -> Iterator[ToolDefinition]:
     for tool in read_catalog(CATALOG).catalog.tools.values():
         yield ToolDefinition(
@@ -331,12 +319,11 @@ def demo_tools() -> Iterator[ToolDefinition]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--written", type=Path)
     parser.add_argument("--deep", type=Path, required=True, help="the ONNX file of gte-small, whose layers are trained")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     real, demo = [*real_tools(*REAL), *collected_tools()], list(demo_tools())
-    pairs = written(options.written) if options.written else written()
+    pairs = [*written(), *written(UNSEEN)]
     maker = Maker(real)
     number = maker.texts.number
     real_rows = [[number(p) for p in passages(d)] for d in real]

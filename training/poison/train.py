@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from training.poison.base import small_weights, unpacked
-from training.poison.folds import Fold, Glosses, folds, learned
+from training.poison.folds import UNSEEN_WRITERS, Fold, Glosses, folds, learned
 from training.poison.network import MASK_TOKEN, Classifier, Linear, from_encoder
 
 TOKENS_A_BATCH = 24_000
@@ -245,6 +245,7 @@ def trained(steps: Steps, lesson: Lesson, recipe: Recipe, noise: Noise) -> dict[
             if step > AVERAGED_FROM * planned and step % 4 == 0:
                 average.update_parameters(model)
         rounds_weights(model, epoch >= FINE_EPOCHS)
+        print(f"epoch {epoch + 1} of {recipe.epochs}, {step} of {planned} steps, {time.monotonic():.0f} s", flush=True)
         order = scores(model, tables, lesson.real)[lesson.real].argsort(descending=True)
         worst, others = order[: int(HARD_SHARE * len(order))], order[int(HARD_SHARE * len(order)) :]
         others = others[torch.rand(len(others), device="cuda") < EASY_SHARE]
@@ -331,6 +332,11 @@ def report(fold: Fold, found: np.ndarray, raw: dict[str, np.ndarray], names: dic
     for tone in ("blatant", "plain", "subtle"):
         row(f"written, {tone}", best[left & poisoned & (tones == tone)])
     row("written, honest", best[left & ~poisoned])
+    unseen = np.array([w in UNSEEN_WRITERS for w, *_ in names["written"]])
+    row("unseen, poisoned, English", best[unseen & poisoned & english])
+    row("unseen, poisoned, other languages", best[unseen & poisoned & ~english])
+    row("unseen, honest, English", best[unseen & ~poisoned & english])
+    row("unseen, honest, other languages", best[unseen & ~poisoned & ~english])
     if "rules0" in fold.sources:
         row("rules, left out", highest(found, raw, "rule")[::2])
     return "\n".join(lines)
