@@ -6,6 +6,7 @@ definition, which is bounded, and verdicts are kept by content.
 
 import hashlib
 import json
+import math
 import re
 import threading
 from collections import OrderedDict
@@ -112,6 +113,16 @@ class FlaggedPassage:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoredPassage:
+    """A passage that the classifier has read, and above which scores it is suspicious and dangerous."""
+
+    window: Window
+    score: float
+    suspicious: float
+    dangerous: float
+
+
+@dataclass(frozen=True, slots=True)
 class UnreadWindow:
     """A window of a passage that may turn out suspicious, with what is known of it before the classifier reads it."""
 
@@ -131,6 +142,17 @@ class UnreadWindow:
     @property
     def could_be_dangerous(self) -> bool:
         return self.mixture.highest(self.quick, self.words) > self.mixture.dangerous
+
+    def read_by(self, classifier: Classifier) -> ScoredPassage:
+        read = classifier.read(self.window)
+        if self.gloss:  # both readings count alike
+            read = (self.mixture.bounded(read) + self.mixture.bounded(max(map(classifier.read, self.gloss)))) / 2
+        suspicious, dangerous = self.mixture.suspicious, self.mixture.dangerous
+        if self.passage.field.path == SHORT_TEXTS:
+            suspicious, dangerous = dangerous + FURTHER_IN_SHORT_TEXTS, math.inf
+        elif _has_few_words(self.passage):
+            dangerous += FURTHER_IN_FEW_WORDS
+        return ScoredPassage(self.passage, self.mixture.score(read, self.quick, self.words), suspicious, dangerous)
 
 
 class Scanner:
@@ -172,14 +194,7 @@ class Scanner:
     def _judge(self, definition: ToolDefinition, around: Neighbours) -> ScanVerdict:
         fields, oversized = fields_of(definition)
         reasons = [*_oversized(fields, oversized), *_mismatch(definition), *self._references(fields, around)]
-        texts: list[ReadableText] = [(field, unmasked(field.text), None) for field in fields]
-        texts += [(field, unmasked(v.text), (v.start, v.end)) for field in fields for v in values_of(field)]
-        for field in fields:
-            if not _hides_nothing(field.text):
-                reasons += [*_odd_characters(field), *_comments(field)]
-                texts += [(field, text, span) for text, span in _uncovered(field, reasons)]
-                texts += [(field, unmasked(each.text), (each.start, each.end)) for each in _rewritten(field)]
-        texts += _joined(fields)
+        texts = _readable(fields, reasons)
         reasons += _ordered(texts)
         if self._classifier is None:
             reasons += _worst(self._by_words(texts, around), self._head)
@@ -189,6 +204,13 @@ class Scanner:
             reasons += _worst(_by_classifier(self._classifier, read), self._head)
             reasons += _unread(unread, len(candidates))
         return _verdict(reasons)
+
+    def readings(self, definition: ToolDefinition) -> Iterator[tuple[UnreadWindow, ScoredPassage]]:
+        """Yield all that the classifier would read of a definition, to choose thresholds on."""
+        if self._classifier is not None:
+            fields, _ = fields_of(definition)
+            for each in self._candidates(self._classifier, _readable(fields, []), NO_SURROUNDINGS):
+                yield each, each.read_by(self._classifier)
 
     def _references(self, fields: Sequence[TextField], around: Neighbours) -> Iterator[Reason]:
         """Yield orders about tools of other servers that divert calls, or that read at all like a poisoned sentence."""
@@ -279,6 +301,18 @@ class Scanner:
         return spoken, float(self._head.word_scores(np.array([row for _, row in windows], np.float32)).max())
 
 
+def _readable(fields: Sequence[TextField], reasons: list[Reason]) -> list[ReadableText]:
+    """Return all texts of a definition as a reader sees them, and add to the reasons what was hidden or encoded."""
+    texts: list[ReadableText] = [(field, unmasked(field.text), None) for field in fields]
+    texts += [(field, unmasked(v.text), (v.start, v.end)) for field in fields for v in values_of(field)]
+    for field in fields:
+        if not _hides_nothing(field.text):
+            reasons += [*_odd_characters(field), *_comments(field)]
+            texts += [(field, text, span) for text, span in _uncovered(field, reasons)]
+            texts += [(field, unmasked(each.text), (each.start, each.end)) for each in _rewritten(field)]
+    return [*texts, *_joined(fields)]
+
+
 def _mixtures(text: str, head: Head) -> tuple[Mixture, ...]:
     """Return what judges a passage: a language beside English must not keep it from being judged as English.
 
@@ -299,20 +333,11 @@ def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -
     for each in candidates:
         if dangerous >= PASSAGES:
             return
-        mixture = each.mixture
-        read = classifier.read(each.window)
-        if each.gloss:  # both readings count alike
-            read = (mixture.bounded(read) + mixture.bounded(max(map(classifier.read, each.gloss)))) / 2
-        score = mixture.score(read, each.quick, each.words)
-        if score > mixture.suspicious:
-            further = FURTHER_IN_FEW_WORDS if _has_few_words(each.passage) else 0.0
-            level: Severity = "dangerous" if score > mixture.dangerous + further else "suspicious"
-            if each.passage.field.path == SHORT_TEXTS:
-                if score <= mixture.dangerous + FURTHER_IN_SHORT_TEXTS:
-                    continue
-                level = "suspicious"
+        found = each.read_by(classifier)
+        if found.score > found.suspicious:
+            level: Severity = "dangerous" if found.score > found.dangerous else "suspicious"
             dangerous += level == "dangerous"
-            yield FlaggedPassage(each.passage, score - mixture.suspicious, level)
+            yield FlaggedPassage(found.window, found.score - each.mixture.suspicious, level)
 
 
 def _ordered(texts: Iterable[ReadableText]) -> Iterator[Reason]:
