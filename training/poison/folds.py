@@ -20,6 +20,8 @@ WRITERS = (
     ("bb", "be", "bg", "bi", "bj", "bl", "bm"),
     ("bo", "bp", "bq", "br"),
     ("bs", "bt", "bv", "bw"),
+    ("bh", "bn", "ca", "cb", "cc"),
+    ("cd", "ce", "cf", "cg", "ch", "ci"),
 )
 """The writers that are left out together."""
 SERVERS = 4
