@@ -6,15 +6,16 @@
     python -m benchmarks.scanner --cisco .venv-cisco/bin/python
     python -m benchmarks.scanner --results --real 1000   # the `results` policy: payloads and real texts as results
 
-Malicious: the written pairs of `training/poison/unseen`, on which the shipped classifier was not trained, the published
-set of MCPProxy (57 entries, never used for fitting), and with `--trained` the corpus and the written pairs of
-`training/poison`, on which it was. The first table has families and writers of
-`training/poison` as judged by classifiers that were trained without them, at the shipped thresholds, and by the checks
-that nothing is trained for (`training.poison.train` on a GPU, then `training.poison.calibrate`). Real tools:
-`eval/mcp_union`. Thresholds are chosen on other real tools, and were made stricter until the limits held on these too.
-About 15,000 of them are also in the catalogs that the classifier was trained on; the other 10,040 are printed as
-`real, unseen`. `packages, left out` are tools of npm and PyPI packages that it was not trained on, read from their
-source: their descriptions are longer. Intervals: Wilson, 95 %.
+Malicious: the written pairs of `training/poison/unseen`, on which the shipped classifier was not trained (a
+`new family` is one that no text belongs to which it was trained on), the published set of MCPProxy (57 entries, never
+used for fitting), and with `--trained` the corpus and the written pairs of `training/poison`, on which it was. The
+first table has families and writers of `training/poison` as judged by classifiers of an earlier training that left them
+out, and by the checks that nothing is trained for (`training.poison.train` on a GPU, then `training.poison.calibrate`).
+
+Real tools: `eval/mcp_union`. Thresholds are chosen on other real tools, and were made stricter until the limits held
+on these too. About 15,000 of them are also in the catalogs that the classifier was trained on; the other 10,040 are
+printed as `real, unseen`. `packages, left out` are tools of npm and PyPI packages that it was not trained on, read from
+their source: their descriptions are longer. Intervals: Wilson, 95 %.
 
 Cisco's rules (PyPI `cisco-ai-mcp-scanner`, YARA only) run in their own environment: `python -m venv .venv-cisco &&
 .venv-cisco/bin/pip install cisco-ai-mcp-scanner`. MCPProxy's checks are written here from their public description
@@ -43,7 +44,7 @@ import training.poison.corpus
 from training.bench import data_folder
 from training.poison.corpus import corpus
 from training.poison.fit import collected_tools, definition_of
-from training.poison.folds import SERVERS_OF_FINAL, server_fold
+from training.poison.folds import SERVERS_OF_FINAL, UNSORTED, server_fold
 from training.poison.written import UNSEEN as UNSEEN_WRITERS
 from training.poison.written import written
 
@@ -53,11 +54,10 @@ from shortlist.trust.verdicts import DefinitionScanner
 
 AT_ONCE = 100
 HEADING = f"{'group':42} {'n':>6} {'flagged':>8} {'95 % interval':>15} {'dangerous':>10}"
-UNSEEN = "real, unseen"
+REAL, UNSEEN = "real", "real, unseen"
 LEFT_OUT = "packages, left out"
 EVERY_LEFT_OUT = 4
 """Of so many tools of packages that were left out of the training, one is scanned."""
-HONEST_UNSEEN = ("unseen honest, English", "unseen honest, other languages")
 HELD_OUT = Path(training.poison.corpus.__file__).parent / "held_out.json"
 Judge = Callable[[Sequence[ToolDefinition]], list[str]]
 """Returns clean, suspicious or dangerous for each definition."""
@@ -78,9 +78,9 @@ BASE64 = re.compile(r"[A-Za-z0-9+/]{24,}={0,2}")
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A definition with the family it belongs to; `benign` and `real` are not malicious."""
+    """A definition with the rows of the table that it counts in."""
 
-    group: str
+    groups: tuple[str, ...]
     definition: ToolDefinition
 
 
@@ -184,36 +184,41 @@ def cisco(python: Path) -> Judge:
 
 def trained_on() -> Iterable[Labelled]:
     for example in corpus():
-        yield Labelled(
-            example.family, ToolDefinition(example.id, example.server, example.tool, example.server_instructions)
-        )
+        groups = (example.family,) if example.family == "benign" else (example.family, "ALL corpus")
+        yield Labelled(groups, ToolDefinition(example.id, example.server, example.tool, example.server_instructions))
     for each in written():
-        yield Labelled(f"written {each.family if each.poisoned else 'honest'}", each.definition)
+        groups = (f"written {each.family}", "ALL written") if each.poisoned else ("written honest",)
+        yield Labelled(groups, each.definition)
 
 
 def malicious_and_benign() -> Iterable[Labelled]:
+    known = {UNSORTED, *(each.family for each in written()), *(example.family for example in corpus())}
     for each in written(UNSEEN_WRITERS):
         spoken = "English" if each.language == "en" else "other languages"
-        group = f"writer {each.writer}" if each.poisoned else "honest"
-        yield Labelled(f"unseen {group}, {spoken}", each.definition)
+        family = f"family {each.family}, unseen" if each.family in known else f"new family {each.family}"
+        groups = [f"unseen honest, {spoken}"]
         if each.poisoned:
-            yield Labelled(f"family {each.family}, unseen", each.definition)
+            groups = [family, f"unseen writer {each.writer}, {spoken}", "ALL unseen", f"ALL unseen, {spoken}"]
+        if each.poisoned and each.family not in known:
+            groups += ["ALL new families", f"ALL new families, {spoken}"]
+        yield Labelled(tuple(groups), each.definition)
     published = json.loads((data_folder() / "security" / "poisoning.json").read_text("utf-8"))["entries"]
     for entry in published:
-        group = "published benign" if entry["label"] == "benign" else f"published {entry['category']}"
-        yield Labelled(group, ToolDefinition(entry["id"], entry["server"], entry["tool"]))
+        malicious = (f"published {entry['category']}", "ALL published")
+        groups = ["published benign"] if entry["label"] == "benign" else [*malicious]
+        yield Labelled(tuple(groups), ToolDefinition(entry["id"], entry["server"], entry["tool"]))
 
 
 def real(count: int | None) -> list[Labelled]:
     unseen = {definition.id for definition in _tools("mcp_union_unseen")}
-    found = [Labelled(UNSEEN if each.id in unseen else "real", each) for each in _tools("mcp_union")]
+    found = [Labelled((REAL, UNSEEN) if each.id in unseen else (REAL,), each) for each in _tools("mcp_union")]
     return found[:: max(1, len(found) // count)][:count] if count else found
 
 
 def left_out() -> Iterable[Labelled]:
     """Yield tools of the packages that the shipped classifier was not trained on."""
     found = [each for each in collected_tools() if server_fold(each.server) in SERVERS_OF_FINAL]
-    return (Labelled(LEFT_OUT, each) for each in found[::EVERY_LEFT_OUT])
+    return (Labelled((LEFT_OUT,), each) for each in found[::EVERY_LEFT_OUT])
 
 
 def _tools(name: str) -> list[ToolDefinition]:
@@ -235,14 +240,8 @@ def report(name: str, labelled: Sequence[Labelled], verdicts: Sequence[str]) -> 
     print(f"\n{name}\n{HEADING}")
     groups: dict[str, list[str]] = defaultdict(list)
     for item, verdict in zip(labelled, verdicts, strict=True):
-        groups[item.group].append(verdict)
-        if item.group == UNSEEN:
-            groups["real"].append(verdict)
-        elif item.group not in ("benign", "real", LEFT_OUT, "published benign", "written honest", *HONEST_UNSEEN) and (
-            not item.group.startswith("family")
-        ):
-            group = next((name for name in ("published", "written", "unseen") if item.group.startswith(name)), "corpus")
-            groups[f"ALL {group}"].append(verdict)
+        for group in item.groups:
+            groups[group].append(verdict)
     for group, found in sorted(groups.items()):
         flagged, dangerous = sum(v != "clean" for v in found), sum(v == "dangerous" for v in found)
         print_row(group, len(found), flagged, dangerous)
