@@ -7,10 +7,11 @@
     python -m benchmarks.scanner --results --real 1000   # the `results` policy: payloads and real texts as results
 
 Malicious: the written pairs of `training/poison/unseen`, on which the shipped classifier was not trained (a
-`new family` is one that no text belongs to which it was trained on), the published set of MCPProxy (57 entries, never
-used for fitting), and with `--trained` the corpus and the written pairs of `training/poison`, on which it was. The
-first table has families and writers of `training/poison` as judged by classifiers of an earlier training that left them
-out, and by the checks that nothing is trained for (`training.poison.train` on a GPU, then `training.poison.calibrate`).
+`new family` is one that no text belongs to which it was trained on, a `rare family` one that at most ten do: see
+`training/poison/new_families.txt`), the published set of MCPProxy (57 entries, never used for fitting), and with
+`--trained` the corpus and the written pairs of `training/poison`, on which it was. The first table has families and
+writers of `training/poison` as judged by classifiers of an earlier training that left them out, and by the checks that
+nothing is trained for (`training.poison.train` on a GPU, then `training.poison.calibrate`).
 
 Real tools: `eval/mcp_union`. Thresholds are chosen on other real tools, and were made stricter until the limits held
 on these too. About 15,000 of them are also in the catalogs that the classifier was trained on; the other 10,040 are
@@ -44,9 +45,9 @@ import training.poison.corpus
 from training.bench import data_folder
 from training.poison.corpus import corpus
 from training.poison.fit import collected_tools, definition_of
-from training.poison.folds import SERVERS_OF_FINAL, UNSORTED, server_fold
+from training.poison.folds import SERVERS_OF_FINAL, server_fold
 from training.poison.written import UNSEEN as UNSEEN_WRITERS
-from training.poison.written import written
+from training.poison.written import new_families, written
 
 from shortlist.cli.pinning import open_inspection, open_scanner
 from shortlist.trust.definitions import Neighbours, ToolDefinition, fields_of, surroundings
@@ -192,21 +193,27 @@ def trained_on() -> Iterable[Labelled]:
 
 
 def malicious_and_benign() -> Iterable[Labelled]:
-    known = {UNSORTED, *(each.family for each in written()), *(example.family for example in corpus())}
     for each in written(UNSEEN_WRITERS):
         spoken = "English" if each.language == "en" else "other languages"
-        family = f"family {each.family}, unseen" if each.family in known else f"new family {each.family}"
         groups = [f"unseen honest, {spoken}"]
         if each.poisoned:
-            groups = [family, f"unseen writer {each.writer}, {spoken}", "ALL unseen", f"ALL unseen, {spoken}"]
-        if each.poisoned and each.family not in known:
-            groups += ["ALL new families", f"ALL new families, {spoken}"]
+            groups = [f"unseen writer {each.writer}, {spoken}", "ALL unseen", f"ALL unseen, {spoken}"]
+            groups += families_of(each.family, spoken)
         yield Labelled(tuple(groups), each.definition)
     published = json.loads((data_folder() / "security" / "poisoning.json").read_text("utf-8"))["entries"]
     for entry in published:
         malicious = (f"published {entry['category']}", "ALL published")
         groups = ["published benign"] if entry["label"] == "benign" else [*malicious]
         yield Labelled(tuple(groups), ToolDefinition(entry["id"], entry["server"], entry["tool"]))
+
+
+def families_of(family: str, spoken: str) -> list[str]:
+    """Return the rows of a family of an unseen writer, by how many definitions of it the training has."""
+    known = new_families().get(family)
+    if known is None:
+        return [f"family {family}, unseen"]
+    rows = [f"rare family {family}", "ALL new and rare families", f"ALL new and rare families, {spoken}"]
+    return [f"new family {family}", "ALL new families", *rows[1:]] if known == 0 else rows
 
 
 def real(count: int | None) -> list[Labelled]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from shortlist.index.passages import PassageClassifier
 from shortlist.trust.definitions import ToolDefinition
-from shortlist.trust.head import Head, shipped_head
+from shortlist.trust.head import Head, Mixture, shipped_head
 from shortlist.trust.scanner import Scanner
 from training.poison.fit import OUT, REAL, collected_tools, real_tools
 from training.poison.folds import SERVERS_OF_FINAL, server_fold
@@ -36,12 +36,12 @@ AT_ONCE = 50
 def reader() -> tuple[Scanner, Head]:
     """Return a scanner with lowered thresholds, and what it judges by."""
     head = shipped_head()
-    lower = {
-        kind: replace(mixture, suspicious=mixture.suspicious - LOWER, dangerous=mixture.suspicious - LOWER)
-        for kind, mixture in (("english", head.english), ("foreign", head.foreign))
-    }
-    head = replace(head, **lower)
+    head = replace(head, english=lowered(head.english), foreign=lowered(head.foreign))
     return Scanner(PassageClassifier(), head), head
+
+
+def lowered(mixture: Mixture) -> Mixture:
+    return replace(mixture, suspicious=mixture.suspicious - LOWER, dangerous=mixture.suspicious - LOWER)
 
 
 def highest(definitions: Sequence[ToolDefinition]) -> list[list[float]]:

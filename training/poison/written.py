@@ -6,7 +6,7 @@ is a hard negative. Files of one folder are by one writer; those of `e` stand al
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,20 @@ class Written:
 
 
 @functools.cache
+def new_families() -> dict[str, int]:
+    """Return the families that the training hardly knows, and how many of its definitions belong to each."""
+    return {family: count for count, family, _ in _new_families()}
+
+
+def _new_families() -> Iterator[tuple[int, str, list[str]]]:
+    for line in (FOLDER.parent / "new_families.txt").read_text("utf-8").splitlines():
+        if not line.startswith("#"):
+            known, _, names = line.partition(": ")
+            count, family = known.split()
+            yield int(count), family, names.split()
+
+
+@functools.cache
 def same_family() -> dict[str, str]:
     """Return the corpus's name of each family that a writer calls otherwise: it is held out under all its names."""
     found: dict[str, str] = {}
@@ -52,6 +66,8 @@ def same_family() -> dict[str, str]:
         if line and not line.startswith("#"):
             family, _, names = line.partition(": ")
             found |= dict.fromkeys((family, *names.split()), family)
+    for _, family, others in _new_families():
+        found |= dict.fromkeys(others, family)
     return found
 
 
