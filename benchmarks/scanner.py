@@ -260,8 +260,8 @@ def print_row(group: str, total: int, flagged: int, dangerous: int) -> None:
 
 
 def print_held_out() -> None:
-    """Print what classifiers that were trained without a family or a writer find of it."""
-    print(f"held out of training\n{HEADING}")
+    """Print what classifiers of an earlier training without a family or a writer find of it."""
+    print(f"held out of an earlier training\n{HEADING}")
     for group, (total, flagged, dangerous) in json.loads(HELD_OUT.read_text("utf-8")).items():
         print_row(group, total, flagged, dangerous)
 

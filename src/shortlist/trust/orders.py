@@ -2,7 +2,6 @@
 
 The classifier learns from authors who avoid these formulas, and from honest tools that quote them to detect them. Only
 orders count where a mention would be harmless: at the start of a sentence, after a call for attention or after "must".
-Of the 69,764 real tools that the scanner is trained and measured on, none holds one.
 """
 
 import re

@@ -205,13 +205,6 @@ class Scanner:
             reasons += _unread(unread, len(candidates))
         return _verdict(reasons)
 
-    def readings(self, definition: ToolDefinition) -> Iterator[tuple[UnreadWindow, ScoredPassage]]:
-        """Yield all that the classifier would read of a definition, to choose thresholds on."""
-        if self._classifier is not None:
-            fields, _ = fields_of(definition)
-            for each in self._candidates(self._classifier, _readable(fields, []), NO_SURROUNDINGS):
-                yield each, each.read_by(self._classifier)
-
     def _references(self, fields: Sequence[TextField], around: Neighbours) -> Iterator[Reason]:
         """Yield orders about tools of other servers that divert calls, or that read at all like a poisoned sentence."""
         for reason, sentence in _references(fields, around):
