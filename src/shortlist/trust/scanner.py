@@ -6,7 +6,6 @@ definition, which is bounded, and verdicts are kept by content.
 
 import hashlib
 import json
-import math
 import re
 import threading
 from collections import OrderedDict
@@ -113,16 +112,6 @@ class FlaggedPassage:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredPassage:
-    """A passage that the classifier has read, and above which scores it is suspicious and dangerous."""
-
-    window: Window
-    score: float
-    suspicious: float
-    dangerous: float
-
-
-@dataclass(frozen=True, slots=True)
 class UnreadWindow:
     """A window of a passage that may turn out suspicious, with what is known of it before the classifier reads it."""
 
@@ -143,16 +132,19 @@ class UnreadWindow:
     def could_be_dangerous(self) -> bool:
         return self.mixture.highest(self.quick, self.words) > self.mixture.dangerous
 
-    def read_by(self, classifier: Classifier) -> ScoredPassage:
+    def read_by(self, classifier: Classifier) -> FlaggedPassage | None:
+        """Return what the classifier makes of the passage, unless it is clean."""
         read = classifier.read(self.window)
         if self.gloss:  # both readings count alike
             read = (self.mixture.bounded(read) + self.mixture.bounded(max(map(classifier.read, self.gloss)))) / 2
-        suspicious, dangerous = self.mixture.suspicious, self.mixture.dangerous
-        if self.passage.field.path == SHORT_TEXTS:
-            suspicious, dangerous = dangerous + FURTHER_IN_SHORT_TEXTS, math.inf
-        elif _has_few_words(self.passage):
-            dangerous += FURTHER_IN_FEW_WORDS
-        return ScoredPassage(self.passage, self.mixture.score(read, self.quick, self.words), suspicious, dangerous)
+        score = self.mixture.score(read, self.quick, self.words)
+        joined = self.passage.field.path == SHORT_TEXTS
+        if score <= (self.mixture.dangerous + FURTHER_IN_SHORT_TEXTS if joined else self.mixture.suspicious):
+            return None
+        further = FURTHER_IN_FEW_WORDS if _has_few_words(self.passage) else 0.0
+        dangerous = not joined and score > self.mixture.dangerous + further
+        level: Severity = "dangerous" if dangerous else "suspicious"
+        return FlaggedPassage(self.passage, score - self.mixture.suspicious, level)
 
 
 class Scanner:
@@ -326,19 +318,21 @@ def _by_classifier(classifier: Classifier, candidates: Iterable[UnreadWindow]) -
     for each in candidates:
         if dangerous >= PASSAGES:
             return
-        found = each.read_by(classifier)
-        if found.score > found.suspicious:
-            level: Severity = "dangerous" if found.score > found.dangerous else "suspicious"
-            dangerous += level == "dangerous"
-            yield FlaggedPassage(found.window, found.score - each.mixture.suspicious, level)
+        if found := each.read_by(classifier):
+            dangerous += found.level == "dangerous"
+            yield found
 
 
 def _ordered(texts: Iterable[ReadableText]) -> Iterator[Reason]:
-    """Yield the orders that need no classifier."""
+    """Yield the orders that need no classifier; a row of names and values gives none."""
+    seen: set[tuple[str, str]] = set()
     for field, text, span in texts:
-        for family, why, start, end in known_orders(text):
-            place = span or (start, end)
-            yield Reason(family, field.path, place, f"{why}: {_excerpt(text[start:end])}", "dangerous")
+        for family, why, start, end in known_orders(text) if field.path != SHORT_TEXTS else ():
+            if (field.path, family) not in seen:
+                seen.add((field.path, family))
+                yield Reason(
+                    family, field.path, span or (start, end), f"{why}: {_excerpt(text[start:end])}", "dangerous"
+                )
 
 
 def _has_few_words(passage: Window) -> bool:
