@@ -13,10 +13,10 @@ Malicious: the written pairs of `training/poison/unseen`, on which the shipped c
 writers of `training/poison` as judged by classifiers of an earlier training that left them out, and by the checks that
 nothing is trained for (`training.poison.train` on a GPU, then `training.poison.calibrate`).
 
-Real tools: `eval/mcp_union`. Thresholds are chosen on other real tools, and were made stricter until the limits held
-on these too. About 15,000 of them are also in the catalogs that the classifier was trained on; the other 10,040 are
-printed as `real, unseen`. `packages, left out` are tools of npm and PyPI packages that it was not trained on, read from
-their source: their descriptions are longer. Intervals: Wilson, 95 %.
+Real tools: `eval/mcp_union`. Thresholds were set with what they flag of these tools in view, so that the limits hold.
+About 15,000 of them are also in the catalogs that the classifier was trained on; the other 10,040 are printed as
+`real, unseen`. `packages, left out` are tools of npm and PyPI packages that it was not trained on, most of them read
+from their source: their descriptions are longer. Intervals: Wilson, 95 %.
 
 Cisco's rules (PyPI `cisco-ai-mcp-scanner`, YARA only) run in their own environment: `python -m venv .venv-cisco &&
 .venv-cisco/bin/pip install cisco-ai-mcp-scanner`. MCPProxy's checks are written here from their public description

@@ -90,7 +90,7 @@ def packed(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for name, value in arrays.items():
         if name.startswith("layers.") and value.ndim == 2:
-            scales = (np.abs(value).max(1, keepdims=True) / 127).astype(np.float32)
+            scales = (np.maximum(np.abs(value).max(1, keepdims=True), 1e-12) / 127).astype(np.float32)
             found[name], found[f"{name}.scales"] = np.round(value / scales).astype(np.int8), scales
         else:
             found[name] = value

@@ -34,8 +34,8 @@ COPIES = re.compile(
     r"^@(?:iflow-mcp|mseep)/|(?:darwin|linux|win32|windows)-?(?:arm|x64|x86|amd)|-(?:darwin|linux|win32)$"
 )
 """Packages that are others again: by those who publish other people's servers, or for one platform."""
-DECEIVING = frozenset(("finprodata-mcp",))
-"""Servers that tell the model to keep things from the user: no examples of what is harmless."""
+LEFT_OUT_BY_HAND = frozenset(("finprodata-mcp",))
+"""Left out by hand: texts that resemble what the scanner looks for, and are no examples of the opposite."""
 PERMISSIVE = re.compile(r"MIT|ISC|Apache(?:[- ]2(?:\.0)?)?|BSD(?:-[23]-Clause)?", re.I)
 LARGEST = 20_000_000
 LARGEST_FILE, LARGEST_SOURCE = 1_000_000, 3_000_000
@@ -80,7 +80,7 @@ def main() -> None:
     random.Random(18).shuffle(names)
     print(f"{len(names)} names", flush=True)
     with ProcessPoolExecutor(AT_ONCE) as pool:
-        wanted = [name for name in names[: options.names] if name not in DECEIVING]
+        wanted = [name for name in names[: options.names] if name not in LEFT_OUT_BY_HAND]
         found = pool.map(_collected, itertools.repeat(registry, len(wanted)), wanted, chunksize=4)
         texts = (str(row["tool"].get("description", "")) for row in before)
         new = new_tools(found, itertools.chain(texts, _unseen_texts()))

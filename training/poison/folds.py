@@ -39,7 +39,7 @@ def server_fold(server: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What one classifier is not trained on, beside the unseen writers; of the final one, the tools of some servers."""
+    """What is not trained on, besides the unseen writers; `final` only leaves out tools of some servers."""
 
     name: str
     families: frozenset[str] = frozenset()

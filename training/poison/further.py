@@ -1,9 +1,9 @@
-"""Train the shipped passage classifier further on more writers, on a CPU: an hour on two cores.
+"""Train an exported passage classifier further on more writers, on a CPU: an hour on two cores.
 
-    python -m training.poison.further --writers cd ce cf --out FOLDER
+    python -m training.poison.further --writers cd ce cf --start src/shortlist/weights/scanner --out FOLDER
     python -m training.poison.export --trained FOLDER --out src/shortlist/weights/scanner
 
-It starts from the weights in the package, as their 4 bits hold them. So that nothing is forgotten, the texts of the new
+It starts from exported weights, as their 4 bits hold them. So that nothing is forgotten, the texts of the new
 writers come with a part of what was learned before: other writers, composed sentences, honest rules, and the real
 tools whose words look worst. The weights of word pieces and pairs stay as they are.
 """
@@ -30,9 +30,8 @@ from training.poison.fit import REAL, collected_tools, real_tools
 from training.poison.folds import SERVERS_OF_FINAL, server_fold
 from training.poison.network import MASK_TOKEN, Classifier, Linear, from_encoder
 from training.poison.prepare import SHIPPED, Maker, cut, glosses, of_rules, of_writers, own, passages, tagged
-from training.poison.written import UNSEEN, written
+from training.poison.written import FOLDER, written
 
-SCANNER = SMALL.parents[1] / "scanner"
 FROZEN = 2
 """How many of the lowest layers stay as they are: they take time, and learn little that is new."""
 TOKENS_A_BATCH = 4_000
@@ -65,7 +64,7 @@ class Lesson:
         return found
 
 
-def shipped_weights(folder: Path) -> dict[str, np.ndarray]:
+def exported_weights(folder: Path) -> dict[str, np.ndarray]:
     """Read the weights of an exported classifier by the names that `network` uses."""
     stored = {value.name: numpy_helper.to_array(value) for value in onnx.load(folder / MODEL_FILE).graph.initializer}
     found = {
@@ -85,9 +84,9 @@ def shipped_weights(folder: Path) -> dict[str, np.ndarray]:
     return {name: np.array(value, np.float32) for name, value in found.items() if name != "turn.bias"}
 
 
-def shipped_classifier(folder: Path = SCANNER) -> Classifier:
-    """Return the shipped classifier, which computes with 4 bits."""
-    model = from_encoder(small_weights(SMALL)["words"], shipped_weights(folder))
+def exported_classifier(folder: Path) -> Classifier:
+    """Return an exported classifier, which computes with 4 bits."""
+    model = from_encoder(small_weights(SMALL)["words"], exported_weights(folder))
     for layer in model.modules():
         if isinstance(layer, Linear):
             layer.coarse = True
@@ -103,13 +102,12 @@ def worst_first(texts: Sequence[str]) -> list[str]:
 def lesson_of(new: Collection[str], chance: random.Random) -> Lesson:
     """Collect what is learned: everything of the new writers, and a part of what was learned before."""
     tools = [d for d in (*real_tools(*REAL), *collected_tools()) if server_fold(d.server) not in SERVERS_OF_FINAL]
-    every = [*written(), *written(UNSEEN)]
     again = {(w.writer, w.pair) for w in written() if w.writer not in new and chance.random() < PAIRS_BEFORE}
     maker = Maker(tools)
     own(maker)
     maker.found = chance.sample(maker.found, int(OWN_BEFORE * len(maker.found)))
     of_rules(maker)
-    of_writers(maker, [w for w in every if w.writer in new or (w.writer, w.pair) in again])
+    of_writers(maker, [w for w in written() if w.writer in new or (w.writer, w.pair) in again])
     real = worst_first(list(dict.fromkeys(p for d in tools for p in passages(d))))
     others = chance.sample(real[WORST_REAL:], OTHER_REAL)
     return labelled(maker, [*real[:WORST_REAL], *real[:REPEATED_REAL], *others])
@@ -183,25 +181,28 @@ def trained(model: Classifier, lesson: Lesson, chance: random.Random) -> Classif
     return average.module
 
 
-def saved(model: Classifier, folder: Path) -> None:
-    """Write the weights as `export` reads them, with the shipped ones of word pieces and pairs."""
+def saved(model: Classifier, start: Path, folder: Path) -> None:
+    """Write the weights as `export` reads them, with those of word pieces and pairs that it started from."""
     folder.mkdir(parents=True, exist_ok=True)
-    card = PassageClassifier().card
+    card = PassageClassifier(start).card
     state = {name: value.numpy() for name, value in model.state_dict().items() if not name.startswith("head_tags")}
-    state["pairs"] = np.load(SCANNER / "pairs.npy").astype(np.float32) * np.float32(card.scale)
+    state["pairs"] = np.load(start / "pairs.npy").astype(np.float32) * np.float32(card.scale)
     state["pairs_bias"] = np.array([card.bias], np.float32)
     np.savez(folder / "classifier0.npz", **state)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--writers", nargs="+", required=True, help="the folders of the new writers")
+    writers = sorted(path.name for path in FOLDER.iterdir())
+    parser.add_argument("--writers", nargs="+", required=True, choices=writers, metavar="NAME", help="the new writers")
+    parser.add_argument("--start", type=Path, required=True, help="the folder of the exported classifier to start from")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(2)
     torch.manual_seed(18)
     chance = random.Random(18)
-    saved(trained(shipped_classifier(), lesson_of(options.writers, chance), chance), options.out)
+    model = exported_classifier(options.start)
+    saved(trained(model, lesson_of(options.writers, chance), chance), options.start, options.out)
 
 
 if __name__ == "__main__":

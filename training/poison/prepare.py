@@ -46,7 +46,7 @@ from training.poison.folds import SERVER_FOLDS, server_fold
 from training.poison.written import UNSEEN, Written, written
 
 LAYERS = 10
-"""Of twelve: with the last two, which help in other languages most, the file is larger than there is space for."""
+"""Of twelve: all of them find more in other languages, but exceed the size limit of the package."""
 PER_PAYLOAD, PER_WRITTEN, PER_RULE = 4, 6, 6
 COMPOSED = 12_000
 MIXED = 8_000

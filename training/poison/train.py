@@ -245,7 +245,7 @@ def trained(steps: Steps, lesson: Lesson, recipe: Recipe, noise: Noise) -> dict[
             if step > AVERAGED_FROM * planned and step % 4 == 0:
                 average.update_parameters(model)
         rounds_weights(model, epoch >= FINE_EPOCHS)
-        print(f"epoch {epoch + 1} of {recipe.epochs}, {step} of {planned} steps, {time.monotonic():.0f} s", flush=True)
+        print(f"epoch {epoch + 1} of {recipe.epochs}, {step} of {planned} steps", flush=True)
         order = scores(model, tables, lesson.real)[lesson.real].argsort(descending=True)
         worst, others = order[: int(HARD_SHARE * len(order))], order[int(HARD_SHARE * len(order)) :]
         others = others[torch.rand(len(others), device="cuda") < EASY_SHARE]
