@@ -93,7 +93,7 @@ _INSIDE_A_NAME = re.compile(r"[_.:-][A-Za-z0-9]|[a-z][A-Z]")
 # Every way a clause ends begins with white space or a comma, which the engine can skip to.
 _CLAUSE_END = re.compile(
     r"[\s,](?:(?<=[.!?;]\s)\s*|(?<=\n)\n*"
-    r"|(?<![^\S\n]\s)(?:(?<=\s)\s*+|\s++)(?:and then|then|and also|also|after that|finally|next)\s+"
+    r"|(?<![^\S\n]\s)(?:(?<=\s)\s{0,60}+|\s{1,60}+)(?:and then|then|and also|also|after that|finally|next)\s+"
     r"|(?<=,)\s+and\s+)",
     re.IGNORECASE,
 )
@@ -112,7 +112,7 @@ MIN_WORDS = 2
 _JOINT = re.compile(
     r"((?:(?<=[.!?;])\s+|\n+)"
     r"(?i:(?:(?:and )?then|after that|afterwards|lastly|(?:next|second(?:ly)?|third(?:ly)?),),?\s+)?"
-    r"|(?:,|(?<![^\S\n]))\s++(?:and then|then|and also|and afterwards|afterwards|after that|and finally|as well as"
+    r"|(?:,|(?<![^\S\n]))\s{1,60}+(?:and then|then|and also|and afterwards|afterwards|after that|and finally|as well as"
     r"|plus|and|&|und dann|und|y luego|et ensuite)\s+|,\s+)"
 )
 _FIRST = re.compile(
