@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 
 _START = (
-    r"(?:(?:^|[.!?:;>\])\n])[\s*_#•(-]{0,6}(?:you )?|\b(?:please|now|first|then|and|must|should|always|also) )"
+    r"(?:(?:^|[.!?;>\])\n]|\b(?:system|important|note|warning|attention|assistant|ai)\b\W)[\s*_#•(-]{0,6}(?:you )?"
+    r"|\b(?:please|now|first|then|and|must|should|always|also) )"
     r"(?:please |(?!daily|weekly|monthly)\w{3,12}ly )?"
 )
 _TOOL = r"(?:tool|server|function|plugin)"
@@ -58,7 +59,7 @@ _FORMULAS = {
         r"(?:for|to) (?:the |an |any )?(?:ai|model|assistant|llm|agent))s?\b",
         r"(?P<order>\buser (?:must|shall) (?:not|never) (?:see|know about|notice|learn of|find out about) "
         rf"(?:this|these instructions)){_SENTENCE_ENDS}",
-        r"(?:^|[.!?:;\n])[\s*_#•(-]{0,6}(?P<order>(?:send|upload|forward|copy|do|run|call|store|record|delete|transfer)\b"
+        r"(?:^|[.!?;\n])[\s*_#•(-]{0,6}(?P<order>(?:send|upload|forward|copy|do|run|call|store|record|delete|transfer)\b"
         rf"{_AFFIRMED}{{1,60}}\bwithout (?:the )?user(?:'s)? (?:knowing|noticing|knowledge|awareness))\b",
         r"(?P<order>\b(?:do not|don't|never) let the user (?:know|notice|find out)(?: about (?:this|it))?)"
         + _SENTENCE_ENDS,
