@@ -7,6 +7,7 @@ or after words such as "must". Inside quotation marks none counts.
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 _START = (
     r"(?:(?:^|[.!?;>\])\n]|\b(?:system|important|note|warning|attention|assistant|ai)\b\W)[\s*_#•(-]{0,6}(?:you )?"
@@ -88,6 +89,8 @@ _ORDERS = [
     for formula in formulas
 ]
 _OPENING = "\"'`“‘«„"
+MAX_QUOTED = 20
+"""After so many quoted orders of one kind the rest is left to the classifier: looking back takes time."""
 _STRAIGHT = re.compile(r'["`]')
 
 
@@ -95,7 +98,7 @@ def known_orders(text: str) -> Iterator[tuple[str, str, int, int]]:
     """Yield the family of each known order in a text, what it does, and where it stands."""
     plain = text.replace("’", "'")
     for family, why, formula in _ORDERS:
-        for match in formula.finditer(plain):
+        for match in islice(formula.finditer(plain), MAX_QUOTED):
             start, end = match.span("order")
             if not _is_quoted(plain, start):
                 yield family, why, start, end
