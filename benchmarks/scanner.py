@@ -205,6 +205,8 @@ def malicious_and_benign() -> Iterable[Labelled]:
         malicious = (f"published {entry['category']}", "ALL published")
         groups = ["published benign"] if entry["label"] == "benign" else [*malicious]
         yield Labelled(tuple(groups), ToolDefinition(entry["id"], entry["server"], entry["tool"]))
+        for peer in entry.get("peers", ()):  # tools of other servers, which it imitates or gives orders about
+            yield Labelled((), ToolDefinition(f"{entry['id']}-{peer['server']}", peer["server"], peer["tool"]))
 
 
 def families_of(family: str, spoken: str) -> list[str]:

@@ -101,6 +101,10 @@ def test_instructions_of_a_server_are_scanned(scanner: Scanner) -> None:
         "".join(f"&#{ord(c)};" for c in POISON),
         " ".join(str(ord(c)) for c in POISON),
         "\x1b[2J\x1b[8mhidden",
+        "".join(chr(0xE000 + ord(c)) for c in POISON),
+        "".join(chr(0xF0000 + ord(c)) for c in POISON),
+        "\u206a".join("ignore"),
+        "\u2800".join("ignore"),
     ],
 )
 def test_hidden_and_encoded_text_is_brought_to_light(scanner: Scanner, hidden: str) -> None:
@@ -109,6 +113,22 @@ def test_hidden_and_encoded_text_is_brought_to_light(scanner: Scanner, hidden: s
     assert verdict.level == "dangerous"
     start, end = verdict.reasons[0].span
     assert 0 <= start < end
+
+
+@pytest.mark.parametrize(
+    ("description", "name", "level"),
+    [
+        ("Adds numbers.\ue000", "n", "suspicious"),
+        ("Adds numbers.", "n\ue000", "dangerous"),
+        ("Adds ⠿ dots.", "n", "clean"),
+    ],
+)
+def test_characters_without_a_meaning_are_odd_in_texts_and_worse_in_names(
+    scanner: Scanner, description: str, name: str, level: str
+) -> None:
+    schema = {"type": "object", "properties": {name: {"type": "number"}}}
+
+    assert scanner.scan(tool(description, inputSchema=schema)).level == level
 
 
 @pytest.mark.parametrize("name", ["reаd_file", "ｒｅａｄ_file", "cοpy_file"])

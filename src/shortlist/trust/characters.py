@@ -11,7 +11,11 @@ from shortlist.text.tokens import CONFUSABLE, PLAIN_LETTERS
 _TAGS = re.compile("[\U000e0020-\U000e007f]+")
 _SELECTORS = re.compile("[\U000e0100-\U000e01ef]{2,}|(?:[\ufe00-\ufe0f]){3,}")
 _DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]+")
-_ZERO_WIDTH = re.compile("[\u200b\u2060\u2061-\u2064\ufeff\u00ad\u034f\u180e\u115f\u1160\u3164\uffa0\u200c\u200d]+")
+_ZERO_WIDTH = re.compile(
+    "[\u200b\u2060-\u2065\u206a-\u206f\ufeff\u00ad\u034f\u180e\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u200c\u200d"
+    "\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]+"
+)
+_PRIVATE = re.compile("[\ue000-\uf8ff\ufdd0-\ufdef\U000f0000-\U0010ffff]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufefc]")
 _CONTROL = re.compile("\x1b|[\x00-\x08\x0e-\x1f\x7f]|\x9b")
 _BLANK = re.compile(r"(?<!\s)\s{31,}+(?=\S)")
@@ -22,6 +26,8 @@ _LATIN_WORDS = frozenset("aAI")
 """The words of one letter that are worth imitating; a Russian "и" or "в" between two names in Latin imitates none."""
 MANY_HIDDEN = 8
 """A run of this many invisible characters counts as hidden text."""
+MANY_PRIVATE = 4
+"""A run of this many characters without a meaning may hold a text; single ones are the icons of some fonts."""
 
 _DRAWN = {
     ord(drawn): plain for drawn, plain in zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘǫʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnopqrstuvwyz", strict=True)
@@ -79,6 +85,9 @@ def oddities(text: str, *, name: bool = False) -> Iterator[Oddity]:
             severe,
             text[match.end() : match.end() + 400][::-1] if severe else "",
         )
+    for match in _PRIVATE.finditer(text):
+        severe = name or len(match.group()) >= MANY_PRIVATE
+        yield Oddity("hidden_text", *match.span(), "private-use characters, which have no agreed meaning", severe)
     yield from _zero_widths(text)
     yield from _controls(text)
     yield from _imitations(text, name)
