@@ -4,8 +4,9 @@ STAMP := .venv/.installed
 FRAMEWORKS := .venv-frameworks/.installed
 BROWSER := .venv/.browser
 MILVUS := .venv/.milvus
-# uv trusts the certificates of the system, as pip does: a proxy's own may be the only ones that help.
+# uv and Node.js trust the certificates of the system, as pip does: a proxy's own may be the only ones that help.
 export UV_SYSTEM_CERTS := 1
+export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 OBJECTS := $(foreach name,agents crewai semantic_kernel,.venv-objects/$(name)/.installed)
 
 .PHONY: setup run test test-all release docs format lock
