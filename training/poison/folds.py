@@ -22,6 +22,9 @@ WRITERS = (
     ("bs", "bt", "bv", "bw"),
     ("bh", "bn", "ca", "cb", "cc"),
     ("cd", "ce", "cf", "cg", "ch", "ci"),
+    ("da", "db", "dc", "dd", "de"),
+    ("df", "dg", "dk", "dl", "dm", "dn"),
+    ("dh", "di", "dj", "do", "dp", "dq", "dr", "ds"),
 )
 """The writers that are left out together."""
 SERVERS = 4
