@@ -7,8 +7,8 @@
     python -m benchmarks.scanner --results --real 1000   # the `results` policy: payloads and real texts as results
 
 Malicious: the written pairs of `training/poison/unseen`, on which the shipped classifier was not trained (a
-`new family` is one that no text belongs to which it was trained on, a `rare family` one that at most ten do: see
-`training/poison/new_families.txt`), the published set of MCPProxy (57 entries, never used for fitting), and with
+`rare family` is one that at most ten of the texts belong to on which it was: see
+`training/poison/rare_families.txt`), the published set of MCPProxy (57 entries, never used for fitting), and with
 `--trained` the corpus and the written pairs of `training/poison`, on which it was. The first table has families and
 writers of `training/poison` as judged by classifiers of an earlier training that left them out, and by the checks that
 nothing is trained for (`training.poison.train` on a GPU, then `training.poison.calibrate`).
@@ -47,7 +47,7 @@ from training.poison.corpus import corpus
 from training.poison.fit import collected_tools, definition_of
 from training.poison.folds import SERVERS_OF_FINAL, server_fold
 from training.poison.written import UNSEEN as UNSEEN_WRITERS
-from training.poison.written import new_families, written
+from training.poison.written import rare_families, written
 
 from shortlist.cli.pinning import open_inspection, open_scanner
 from shortlist.trust.definitions import Neighbours, ToolDefinition, fields_of, surroundings
@@ -210,12 +210,10 @@ def malicious_and_benign() -> Iterable[Labelled]:
 
 
 def families_of(family: str, spoken: str) -> list[str]:
-    """Return the rows of a family of an unseen writer, by how many definitions of it the training has."""
-    known = new_families().get(family)
-    if known is None:
+    """Return the rows of a family of an unseen writer, by whether the training hardly knows it."""
+    if family not in rare_families():
         return [f"family {family}, unseen"]
-    rows = [f"rare family {family}", "ALL new and rare families", f"ALL new and rare families, {spoken}"]
-    return [f"new family {family}", "ALL new families", *rows[1:]] if known == 0 else rows
+    return [f"rare family {family}", "ALL rare families", f"ALL rare families, {spoken}"]
 
 
 def real(count: int | None) -> list[Labelled]:

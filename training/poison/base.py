@@ -75,6 +75,26 @@ def deep_weights(path: Path, words: np.ndarray, layers: int) -> dict[str, np.nda
     return {name: np.array(value, np.float32, order="C") for name, value in found.items()}
 
 
+def exported_weights(path: Path) -> dict[str, np.ndarray]:
+    """Read the weights of an exported classifier by the names that `network` uses."""
+    stored = {value.name: numpy_helper.to_array(value) for value in onnx.load(path).graph.initializer}
+    found = {
+        "words.turn.weight": stored["turn"].T,
+        "words.turn.bias": stored["turn.bias"],
+        "head.weight": stored["head"].T,
+        "head.bias": stored["bias"].reshape(1),
+    }
+    for name, value in stored.items():
+        matrix, _, kind = name.rpartition(".")
+        if kind == "four":
+            numbers = np.stack([value & 15, value >> 4], -1).reshape(len(value), -1).astype(np.float32) - 8
+            scales = stored[f"{matrix}.scales"].astype(np.float32).reshape(len(value), -1)
+            found[f"{matrix}.weight"] = numbers * np.repeat(scales, numbers.shape[1] // scales.shape[1], axis=1)
+        elif name == "places" or kind in ("weight", "bias"):
+            found[name] = value
+    return {name: np.array(value, np.float32) for name, value in found.items() if name != "turn.bias"}
+
+
 def four_bits(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return a matrix as 4-bit numbers, two in a byte, and the scale of every block of its inputs."""
     blocks = weight.reshape(weight.shape[0], -1, BLOCK)

@@ -35,8 +35,8 @@ RATES = {"english": (0.0062, 0.0013), "foreign": (0.0036, 0.00066)}
 limits of `benchmarks.scanner` allow, where disguised text counts too. Of real tools that speak another language, 557 of
 9,764, these are large shares: two servers that repeat a sentence in each of their tools are 21 of them."""
 WEIGHTS = {
-    "english": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 1.5},
-    "foreign": {"words": 0.2, "quick": 0.3, "least": -8.0, "most": 3.0, "reach": 1.5},
+    "english": {"words": 0.05, "quick": 0.45, "least": -8.0, "most": 3.0, "reach": 1.5},
+    "foreign": {"words": 0.05, "quick": 0.45, "least": -8.0, "most": 3.0, "reach": 1.5},
 }
 """How much each score counts, the bounds of the classifier's, and what it is expected to reach: with a higher one it
 reads more passages and finds hardly more. The evidence in words counts little, since it finds less

@@ -16,15 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import onnx
 import torch
-from onnx import numpy_helper
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from shortlist.index.embedders import MODEL_FILE
 from shortlist.index.passages import PassageClassifier
-from training.poison.base import small_weights
+from training.poison.base import exported_weights, small_weights
 from training.poison.export import SMALL
 from training.poison.fit import REAL, collected_tools, real_tools
 from training.poison.folds import SERVERS_OF_FINAL, server_fold
@@ -64,29 +62,9 @@ class Lesson:
         return found
 
 
-def exported_weights(folder: Path) -> dict[str, np.ndarray]:
-    """Read the weights of an exported classifier by the names that `network` uses."""
-    stored = {value.name: numpy_helper.to_array(value) for value in onnx.load(folder / MODEL_FILE).graph.initializer}
-    found = {
-        "words.turn.weight": stored["turn"].T,
-        "words.turn.bias": stored["turn.bias"],
-        "head.weight": stored["head"].T,
-        "head.bias": stored["bias"].reshape(1),
-    }
-    for name, value in stored.items():
-        matrix, _, kind = name.rpartition(".")
-        if kind == "four":
-            numbers = np.stack([value & 15, value >> 4], -1).reshape(len(value), -1).astype(np.float32) - 8
-            scales = stored[f"{matrix}.scales"].astype(np.float32).reshape(len(value), -1)
-            found[f"{matrix}.weight"] = numbers * np.repeat(scales, numbers.shape[1] // scales.shape[1], axis=1)
-        elif name == "places" or kind in ("weight", "bias"):
-            found[name] = value
-    return {name: np.array(value, np.float32) for name, value in found.items() if name != "turn.bias"}
-
-
 def exported_classifier(folder: Path) -> Classifier:
     """Return an exported classifier, which computes with 4 bits."""
-    model = from_encoder(small_weights(SMALL)["words"], exported_weights(folder))
+    model = from_encoder(small_weights(SMALL)["words"], exported_weights(folder / MODEL_FILE))
     for layer in model.modules():
         if isinstance(layer, Linear):
             layer.coarse = True

@@ -9,10 +9,12 @@ folder.
 import argparse
 import gzip
 import json
+import multiprocessing
 import random
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ from shortlist.trust.definitions import (
 )
 from shortlist.trust.reading import gloss_of
 from training.bench import data_folder
-from training.poison.base import deep_weights, packed, small_weights
+from training.poison.base import deep_weights, exported_weights, packed, small_weights
 from training.poison.compose import composed, translated
 from training.poison.corpus import FOLDER, Example, corpus, filled, payloads
 from training.poison.fit import REAL, collected_tools, real_tools
@@ -49,6 +51,8 @@ LAYERS = 10
 """Of twelve: all of them find more in other languages, but exceed the size limit of the package."""
 PER_PAYLOAD, PER_WRITTEN, PER_RULE = 4, 6, 6
 COMPOSED = 12_000
+AT_ONCE = 2_000
+"""How many texts a process looks at together."""
 MIXED = 8_000
 """Pairs of legitimate texts side by side: sentences that do not belong together are not poisoned for that."""
 NEARLY_WORST = 1.0
@@ -302,7 +306,9 @@ def tagged(rows: Rows, label: Labelled) -> Iterator[tuple[int, int, int]]:
 
 def glosses(texts: Sequence[str]) -> dict[int, str]:
     """Return what texts in other languages say word by word in English."""
-    return {number: said for number, text in enumerate(texts) if (said := gloss_of(text))}
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
+        said = processes.map(gloss_of, texts, chunksize=AT_ONCE)
+        return {number: words for number, words in enumerate(said) if words}
 
 
 def definition_of_example(example: Example) -> ToolDefinition:
@@ -319,7 +325,9 @@ def demo_tools() -> Iterator[ToolDefinition]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--deep", type=Path, required=True, help="the ONNX file of gte-small, whose layers are trained")
+    start = parser.add_mutually_exclusive_group(required=True)
+    start.add_argument("--deep", type=Path, help="the ONNX file of gte-small, whose layers are trained")
+    start.add_argument("--start", type=Path, help="the folder of an exported classifier, which is trained further")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     real, demo = [*real_tools(*REAL), *collected_tools()], list(demo_tools())
@@ -369,8 +377,11 @@ def main() -> None:
         "written": [[w.writer, w.poisoned, w.family, w.voice, w.tone, w.language] for w in pairs],
     }
     (options.out / "names.json").write_text(json.dumps(names))
-    words = small_weights(TOKENIZER.with_name(MODEL_FILE))["words"]
-    layers: dict[str, Any] = packed(deep_weights(options.deep, words, LAYERS))
+    if options.start:
+        first = exported_weights(options.start / MODEL_FILE)
+    else:
+        first = deep_weights(options.deep, small_weights(TOKENIZER.with_name(MODEL_FILE))["words"], LAYERS)
+    layers: dict[str, Any] = packed(first)
     np.savez_compressed(options.out / "layers.npz", **layers)
     (options.out / "texts.json").write_text(json.dumps(texts, ensure_ascii=False))
     by_source = Counter((f.source, f.bad) for f in maker.found)

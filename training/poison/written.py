@@ -45,17 +45,16 @@ class Written:
 
 
 @functools.cache
-def new_families() -> dict[str, int]:
-    """Return the families that the training hardly knows, and how many of its definitions belong to each."""
-    return {family: count for count, family, _ in _new_families()}
+def rare_families() -> frozenset[str]:
+    """Return the families that the training hardly knows."""
+    return frozenset(family for family, _ in _rare_families())
 
 
-def _new_families() -> Iterator[tuple[int, str, list[str]]]:
-    for line in (FOLDER.parent / "new_families.txt").read_text("utf-8").splitlines():
+def _rare_families() -> Iterator[tuple[str, list[str]]]:
+    for line in (FOLDER.parent / "rare_families.txt").read_text("utf-8").splitlines():
         if not line.startswith("#"):
             known, _, names = line.partition(": ")
-            count, family = known.split()
-            yield int(count), family, names.split()
+            yield known.split()[1], names.split()
 
 
 @functools.cache
@@ -66,7 +65,7 @@ def same_family() -> dict[str, str]:
         if line and not line.startswith("#"):
             family, _, names = line.partition(": ")
             found |= dict.fromkeys((family, *names.split()), family)
-    for _, family, others in _new_families():
+    for family, others in _rare_families():
         found |= dict.fromkeys(others, family)
     return found
 

@@ -57,9 +57,9 @@ LEAST_IN_SHORT_TEXTS = 0.0
 FURTHER_IN_SHORT_TEXTS = 2.0
 """How far above the threshold of dangerous passages such a text must score: names and values in a row look odd."""
 FEW_WORDS, FURTHER_IN_FEW_WORDS = 7, 1.5
-"""How far above that threshold a passage of fewer words, often a name or a value, must score to be dangerous; but not
-one that describes the tool, where a few words may be an order."""
-NEARLY_SUSPICIOUS = 2.5
+"""How far above a threshold a passage of fewer words, often a name or a value, must score to pass it; but not one that
+describes the tool, where a few words may be an order."""
+NEARLY_SUSPICIOUS = 3.0
 """How close to the threshold a sentence about another server's tool must score: servers share many names of tools."""
 _ENDING_WORDS = (
     "delete drop remove destroy erase wipe purge truncate terminate kill revoke overwrite uninstall transfer pay "
@@ -126,24 +126,26 @@ class UnreadWindow:
     @property
     def most(self) -> float:
         """How far above the threshold it may score."""
-        return self.mixture.highest(self.quick, self.words) - self.mixture.suspicious
+        return self._highest - self.mixture.suspicious
 
     @property
     def could_be_dangerous(self) -> bool:
-        return self.mixture.highest(self.quick, self.words) > self.mixture.dangerous
+        return self._highest > self.mixture.dangerous
+
+    @property
+    def _highest(self) -> float:
+        return self.mixture.highest(self.quick, self.words) - _further(self.passage)
 
     def read_by(self, classifier: Classifier) -> FlaggedPassage | None:
         """Return what the classifier makes of the passage, unless it is clean."""
         read = classifier.read(self.window)
         if self.gloss:  # both readings count alike
             read = (self.mixture.bounded(read) + self.mixture.bounded(max(map(classifier.read, self.gloss)))) / 2
-        score = self.mixture.score(read, self.quick, self.words)
+        score = self.mixture.score(read, self.quick, self.words) - _further(self.passage)
         joined = self.passage.field.path == SHORT_TEXTS
         if score <= (self.mixture.dangerous + FURTHER_IN_SHORT_TEXTS if joined else self.mixture.suspicious):
             return None
-        further = FURTHER_IN_FEW_WORDS if _has_few_words(self.passage) else 0.0
-        dangerous = not joined and score > self.mixture.dangerous + further
-        level: Severity = "dangerous" if dangerous else "suspicious"
+        level: Severity = "dangerous" if score > self.mixture.dangerous and not joined else "suspicious"
         return FlaggedPassage(self.passage, score - self.mixture.suspicious, level)
 
 
@@ -335,9 +337,10 @@ def _ordered(texts: Iterable[ReadableText]) -> Iterator[Reason]:
                 )
 
 
-def _has_few_words(passage: Window) -> bool:
-    """Return whether a passage has few words, as far as spaces part them, and is no text about the tool as a whole."""
-    return passage.field.path not in _SPOKEN and passage.text.isascii() and len(passage.text.split()) < FEW_WORDS
+def _further(passage: Window) -> float:
+    """Return how far above a threshold a passage must score, by how many words it has as far as spaces part them."""
+    described = passage.field.path in _SPOKEN or not passage.text.isascii()
+    return 0.0 if described or len(passage.text.split()) >= FEW_WORDS else FURTHER_IN_FEW_WORDS
 
 
 def _unread(unread: Sequence[UnreadWindow], total: int) -> Iterator[Reason]:
